@@ -1,0 +1,302 @@
+"""One attempt at one task: the claim, what its holder may do, and what the handler gets as ``ctx``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from canard_pipe.engine import arguments
+from canard_pipe.engine.writer import Row, Write
+from canard_pipe.errors import LeaseLost, ReplayError, RestoreError, StorageError, TaskReleased, TaskSuspended
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from canard_pipe.engine.database import Database
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A checkpoint as stored: JSON text, not yet a value."""
+
+    ordinal: int
+    name: str
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a claim statement granted: the facts of one attempt."""
+
+    id: str
+    seq: int
+    name: str
+    attempt: int
+    failures: int
+    max_failures: int
+    token: str
+    worker: str
+    started_us: int
+    deadline_us: int
+    lease_seconds: float
+    input: str
+    saved: tuple[Saved, ...]
+
+
+class Claim:
+    """An attempt's lease. Every write needs the current token, state running and an unexpired deadline (G4).
+
+    ``lost`` is set as soon as this process knows that the lease is gone. A claim belongs to one handler thread;
+    only ``renewed`` and ``lost`` are touched by others.
+    """
+
+    def __init__(self, database: Database, grant: Grant) -> None:
+        self.database = database
+        self.grant = grant
+        self.id, self.seq, self.name = grant.id, grant.seq, grant.name
+        self.attempt, self.failures, self.token = grant.attempt, grant.failures, grant.token
+        self.worker, self.lease_seconds = grant.worker, grant.lease_seconds
+        self.lost = threading.Event()
+        self.stopping: Callable[[], bool] = lambda: False
+        self.step_name: str | None = None
+        self.after_save: list[Callable[[], None]] = []
+        self.ended = False
+        self._deadline_us = grant.deadline_us
+        self._saved = {saved.name: saved for saved in grant.saved}
+        self._next_ordinal = max((saved.ordinal for saved in grant.saved), default=0) + 1
+        self._used: set[str] = set()
+        self._doubtful: set[str] = set()
+
+    @property
+    def input(self) -> Any:
+        """The value that the task was spawned with. Raises RestoreError if it cannot be read back."""
+        return self._restore(self.grant.input, "reading its input")
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def step(self, name: str, fn: Callable[..., T], *args: Any) -> T:
+        """Return what ``fn(*args)`` returned, saved under ``name``: a saved step is never called again (F15, G11).
+
+        The value is the stored one on the first run too (S19). ``fn`` may run again if its value could not be
+        saved (G1, S18). Raises ReplayError if ``name`` was used before in this attempt or belongs to a sleep
+        (S15), LeaseLost, RestoreError, and whatever ``fn`` raises.
+        """
+        self._enter(name)
+        saved = self._saved.get(name)
+        if saved is not None and self._files_are_there(saved):
+            return cast("T", self._replay(saved, "step"))
+        self._used.add(name)
+        with self._inside(name):
+            value = fn(*args)
+        text = self.database.codec.encode(value, with_files=True)
+        self._save(name, "step", text)
+        return cast("T", self._restore(text, "step"))
+
+    def step_saved(self, name: str) -> None:
+        """Called after a checkpoint is durable; for subclasses that tell of it."""
+
+    def has_saved(self, name: str) -> bool:
+        """Tell whether a checkpoint named ``name`` is saved."""
+        return name in self._saved
+
+    def sleep(self, name: str, seconds: float) -> None:
+        """Give up the claim and come back in ``seconds``; on replay pass at once (F16, S13, S14)."""
+        arguments.seconds("seconds", seconds, zero=True)
+        self._enter(name)
+        saved = self._saved.get(name)
+        if saved is not None:
+            self._replay(saved, "sleep")
+            return
+        row = self._owner_row() | {"delay_us": round(seconds * 1e6), "ordinal": self._next_ordinal, "name": name}
+        self._end("sleep_tasks", row, outcome="suspended")
+        raise TaskSuspended(self.id, self.attempt)
+
+    def suspend(self, waits: Iterable[tuple[str, str]], *, until_us: int | None = None) -> None:
+        """Give up the claim until every wait is fulfilled: pairs of kind (task, event) and key. Never returns.
+
+        The handler starts from its top when the task wakes, with its saved steps. ``until_us`` wakes it at the
+        latest then (wall time, microseconds). Raises TaskSuspended.
+        """
+        rows = [{"seq": self.seq, "kind": kind, "key": key} for kind, key in waits]
+        row = self._owner_row() | {"until_us": until_us}
+        self._end("suspend_tasks", row, outcome="suspended", extra=[("record_waits", rows)])
+        raise TaskSuspended(self.id, self.attempt)
+
+    # -- the lease ----------------------------------------------------------------------------------------------
+
+    def heartbeat(self, seconds: float | None = None) -> None:
+        """Renew the lease to at least ``seconds`` (the claim's own by default) from now (F11, S10). Raises LeaseLost."""
+        if seconds is not None:
+            arguments.seconds("seconds", seconds)
+        self._write("renew_leases", self._owner_row(seconds), "heartbeat")
+        self.renewed(seconds)
+
+    def check(self) -> None:
+        """Raise LeaseLost if the lease is known to be gone, TaskReleased if the worker stops. No SQL (S17)."""
+        if self.lost.is_set() or self.ended or self.seconds_left() <= 0:
+            raise LeaseLost(self.id, self.attempt, operation="the next step")
+        if self.stopping():
+            raise TaskReleased(self.id)
+
+    def seconds_left(self) -> float:
+        """Return how long the lease still runs if nobody renews it; negative when it has expired."""
+        return (self._deadline_us - self.database.clock.now_us()) / 1e6
+
+    def renewed(self, seconds: float | None = None) -> None:
+        """Note that the lease was renewed now; for those who renew many claims at once."""
+        lease = self.lease_seconds if seconds is None else seconds
+        self._deadline_us = max(self._deadline_us, self.database.clock.now_us() + round(lease * 1e6))
+
+    # -- the end of the attempt ---------------------------------------------------------------------------------
+
+    def complete(self, result: Any = None) -> None:
+        """Store ``result`` and end the task (F12). Raises ValueEncodeError before any SQL, LeaseLost."""
+        row = self._owner_row() | {"result": self.database.codec.encode(result)}
+        self._end("complete_tasks", row, outcome="completed")
+
+    def fail(
+        self, message: str, delay_seconds: float = 0.0, *, fatal: bool = False, cause: dict[str, Any] | None = None
+    ) -> None:
+        """Count one failure; the task is ready again after the delay, or failed when its budget is used (F13).
+
+        ``fatal`` ends the task at once. ``cause`` is kept as data with the attempt.
+        """
+        if not isinstance(message, str):
+            raise arguments.InputError("message must be text")
+        arguments.seconds("delay_seconds", delay_seconds, zero=True)
+        text = message.encode(errors="replace").decode()
+        row = self._owner_row() | {"error": text, "delay_us": round(delay_seconds * 1e6), "fatal": fatal}
+        self._end("fail_tasks", row, outcome="failed", error=text, cause=cause)
+
+    def release(self) -> None:
+        """Hand the claim back: ready at once, nothing counted. For a graceful stop."""
+        self._end("release_tasks", self._owner_row(), outcome="released")
+
+    # -- writing under the lease --------------------------------------------------------------------------------
+
+    def write(self, statement: str, rows: Sequence[Row]) -> None:
+        """Execute ``statement`` with ``rows`` in one transaction with the fence, which renews the lease.
+
+        Durable on return. Raises LeaseLost if the claim is not current; then nothing of it was written.
+        """
+        self._write("renew_leases", self._owner_row(), statement, extra=[(statement, rows)])
+        self.renewed()
+
+    def ride(self, statement: str, row: Row) -> None:
+        """Let ``row`` join the next transaction of this process. It only informs: a crash before that loses it."""
+        self.database.writer.ride(statement, row)
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _enter(self, name: str) -> None:
+        arguments.text("name", name, 256)
+        if name in self._doubtful:
+            self._look_up(name)
+        if name in self._used:
+            raise ReplayError(self.id, name, expected="one step", actual="a second step of that name")
+        self.check()
+        if self.seconds_left() < self.lease_seconds / 2:
+            self.heartbeat()
+
+    def _look_up(self, name: str) -> None:
+        # The save of this step was not acknowledged. If it had committed, its value stands (S26).
+        self._doubtful.discard(name)
+        for saved in self.database.saved_checkpoints([self.seq]).get(self.seq, ()):
+            if saved.name == name:
+                self._saved[name] = saved
+                self._next_ordinal = saved.ordinal + 1
+
+    def _files_are_there(self, saved: Saved) -> bool:
+        gone = [file.path for file in self.database.codec.files(saved.text) if not file.unchanged()]
+        if not gone:
+            return True
+        # The one exception to "a saved step never runs again" (docs/design.md, "Gone files").
+        later = [other for other in self._saved.values() if other.ordinal >= saved.ordinal]
+        rows = [{"task_seq": self.seq, "ordinal": other.ordinal, "step": other.name} for other in later]
+        self.write("archive_checkpoints", rows)
+        for other in later:
+            del self._saved[other.name]
+        log.warning(
+            "task %s: step %r and those after it run again: %s is gone or has changed", self.id, saved.name, gone[0]
+        )
+        return False
+
+    def _replay(self, saved: Saved, kind: str) -> Any:
+        if saved.kind != kind:
+            raise ReplayError(self.id, saved.name, expected=saved.kind, actual=kind)
+        self._used.add(saved.name)  # only now: a failed entry may be tried again (S16)
+        return self._restore(saved.text, kind)
+
+    @contextmanager
+    def _inside(self, name: str) -> Iterator[None]:
+        outer, self.step_name = self.step_name, name
+        try:
+            yield
+        finally:
+            self.step_name = outer
+
+    def _save(self, name: str, kind: str, text: str) -> None:
+        saved = Saved(self._next_ordinal, name, kind, text)
+        row = self._owner_row() | {
+            "ordinal": saved.ordinal, "name": name, "kind": kind, "value": text, "attempt": self.attempt,
+        }
+        try:
+            self._write("save_checkpoints", row, f"saving step {name!r}")
+        except StorageError:
+            self._used.discard(name)
+            self._doubtful.add(name)
+            raise
+        self._saved[name] = saved
+        self._next_ordinal += 1
+        self.renewed()
+        hooks, self.after_save = self.after_save, []
+        for hook in hooks:
+            hook()
+        self.step_saved(name)
+
+    def _end(
+        self, transition: str, row: Row, *, outcome: str, error: str | None = None,
+        cause: dict[str, Any] | None = None, extra: Sequence[tuple[str, Sequence[Row]]] = (),
+    ) -> None:
+        attempt = {
+            "seq": self.seq, "attempt": self.attempt, "worker": self.worker, "started_us": self.grant.started_us,
+            "outcome": outcome, "error": error, "cause": None if cause is None else json.dumps(cause),
+        }
+        self._write(transition, row | {"attempt": self.attempt}, transition.split("_")[0],
+                    extra=[*extra, ("record_attempts", [attempt])])
+        self.ended = True
+        self.database.forget(self)
+
+    def _write(
+        self, transition: str, row: Row, operation: str, extra: Sequence[tuple[str, Sequence[Row]]] = ()
+    ) -> None:
+        if self.ended:
+            raise LeaseLost(self.id, self.attempt, operation=operation)
+        try:
+            self.database.writer.write(
+                Write(transition, row, self.id, self.attempt, extra=tuple(extra), operation=operation)
+            )
+        except LeaseLost:
+            self.lost.set()
+            raise
+
+    def _owner_row(self, seconds: float | None = None) -> Row:
+        lease = self.lease_seconds if seconds is None else seconds
+        return {"seq": self.seq, "token": self.token, "lease_us": round(lease * 1e6)}
+
+    def _restore(self, text: str, operation: str) -> Any:
+        try:
+            return self.database.codec.decode(text)
+        except (ValueError, KeyError, TypeError) as error:
+            raise RestoreError(
+                f"a stored value cannot be read: {error}", task_id=self.id, operation=operation
+            ) from error

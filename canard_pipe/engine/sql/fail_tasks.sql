@@ -1,0 +1,8 @@
+-- F13, S21: counts one failure; available_at is set even when the task ends failed. A fatal error uses no retry.
+UPDATE canard_absurd.tasks AS t
+SET version = t.version + 1, failures = t.failures + 1, error = b.error, updated_at = make_timestamp($now_us),
+    state = CASE WHEN b.fatal OR t.failures + 1 >= t.max_failures THEN 'failed' ELSE 'ready' END,
+    available_at = make_timestamp($now_us + b.delay_us),
+    worker = NULL, token = NULL, claimed_at = NULL, deadline = NULL
+FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","token":"VARCHAR","error":"VARCHAR","delay_us":"BIGINT","fatal":"BOOLEAN"}]'), recursive := true)) AS b
+WHERE t.seq = b.seq AND t.token = b.token AND t.state = 'running' AND t.deadline > make_timestamp($now_us);

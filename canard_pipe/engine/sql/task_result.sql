@@ -1,0 +1,1 @@
+SELECT state, result FROM canard_absurd.tasks WHERE id = $id;

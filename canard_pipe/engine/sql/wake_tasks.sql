@@ -1,0 +1,7 @@
+UPDATE canard_absurd.tasks AS t
+SET version = t.version + 1, state = 'ready', available_at = make_timestamp($now_us), updated_at = make_timestamp($now_us)
+FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","version":"BIGINT"}]'), recursive := true)) AS b
+WHERE t.seq = b.seq AND t.version = b.version AND t.state = 'suspended';
+
+DELETE FROM canard_absurd.waits
+WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));

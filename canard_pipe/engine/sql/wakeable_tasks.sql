@@ -1,0 +1,11 @@
+-- Level-triggered: suspended tasks whose waits are all fulfilled, or whose time has come.
+SELECT t.seq, t.version
+FROM canard_absurd.tasks t
+WHERE t.state = 'suspended'
+  AND (t.available_at <= make_timestamp($now_us)
+       OR NOT EXISTS (
+           SELECT 1 FROM canard_absurd.waits w
+           WHERE w.task_seq = t.seq AND NOT (
+               (w.kind = 'task' AND EXISTS (SELECT 1 FROM canard_absurd.tasks o
+                                            WHERE o.id = w.key AND o.state IN ('completed', 'failed', 'cancelled')))
+               OR (w.kind = 'event' AND EXISTS (SELECT 1 FROM canard_absurd.events e WHERE e.name = w.key)))));

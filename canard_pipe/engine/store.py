@@ -1,0 +1,176 @@
+"""The DuckDB file: one connection that writes, one per thread that reads, every statement by name.
+
+``intercept`` is the seam for tests: it is called with the name of each statement, and of ``begin`` and ``commit``,
+and with a function that executes it, so that a failure can be put before or after any of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from canard_pipe.engine import conflicts, statements
+from canard_pipe.engine.literals import literal
+from canard_pipe.errors import ConflictError, ConnectionClosed, StorageError
+
+Rows = list[tuple[Any, ...]]
+Intercept = Callable[[str, Callable[[], Rows]], Rows]
+
+
+def straight(_name: str, execute: Callable[[], Rows]) -> Rows:
+    return execute()
+
+
+class Store:
+    """An open database. ``path`` None is a database in memory. ``before_write`` may refuse a transaction by raising.
+
+    DuckDB's own defaults (all cores, 80 % of the memory) do not suit a login node: two threads and 512 MB.
+    """
+
+    def __init__(
+        self, path: Path | None, *, read_only: bool = False, intercept: Intercept = straight,
+        before_write: Callable[[], None] | None = None,
+    ) -> None:
+        self.path = path
+        self._intercept = intercept
+        self._local = threading.local()
+        self._closed = False
+        self._before_write = before_write or (lambda: None)
+        config: dict[str, Any] = {
+            "threads": 2,
+            "memory_limit": "512MB",
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        if not read_only:
+            config["storage_compatibility_version"] = "v1.5.0"  # VARIANT columns and casts need it
+        try:
+            self.connection = duckdb.connect(
+                ":memory:" if path is None else str(path), read_only=read_only, config=config
+            )
+        except duckdb.Error as error:
+            raise StorageError(f"cannot open {path}: {error}", operation="open") from error
+        self._writing = _Connection(self.connection)
+        self.write_lock = threading.RLock()
+
+    def close(self) -> None:
+        """Close the database; a second call does nothing."""
+        if not self._closed:
+            self._closed = True
+            self.connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Hold the write connection for one transaction; commit at the end, roll back if anything is raised."""
+        with self.write_lock:
+            self._guard()
+            self._before_write()
+            self._attempt("begin", lambda: _fetched(self.connection.execute("BEGIN")))
+            try:
+                yield
+                self._attempt("commit", lambda: _fetched(self.connection.execute("COMMIT")))
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def run(self, name: str, **params: Any) -> Rows:
+        """Execute a named statement on the write connection and return the rows of its last part.
+
+        A file of several statements is executed in order. Call within :meth:`transaction`.
+        """
+        rows: Rows = []
+        for statement in statements.load(name):
+            rows = self._execute(self._writing, name, statement, params)
+        return rows
+
+    def changed(self, name: str, **params: Any) -> int:
+        """As :meth:`run`; return how many rows the file's first statement changed."""
+        first, *rest = statements.load(name)
+        rows = self._execute(self._writing, name, first, params)
+        for statement in rest:
+            self._execute(self._writing, name, statement, params)
+        return int(rows[0][0]) if rows else 0
+
+    def query(self, name: str, **params: Any) -> Rows:
+        """Execute a named read on a connection of the calling thread; it sees what is committed."""
+        self._guard()
+        rows: Rows = []
+        for statement in statements.load(name):
+            rows = self._execute(self._reader(), name, statement, params)
+        return rows
+
+    def sql(self, text: str) -> tuple[list[str], Rows]:
+        """Execute SQL as a person typed it; return the names of the columns and the rows."""
+        self._guard()
+        cursor = self.connection.cursor()
+        try:
+            cursor.execute(text)
+            columns = [column[0] for column in cursor.description or ()]
+            return columns, cursor.fetchall() if columns else []
+        except duckdb.Error as error:
+            raise StorageError(str(error), operation="sql") from error
+        finally:
+            cursor.close()
+
+    def script(self, sql: str, **params: Any) -> Rows:
+        """Execute SQL text of this package that is not a transition, such as a migration's."""
+        return self._attempt("script", lambda: _fetched(self.connection.execute(sql, params or None)))
+
+    def _reader(self) -> _Connection:
+        reader: _Connection | None = getattr(self._local, "reader", None)
+        if reader is None:
+            reader = self._local.reader = _Connection(self.connection.cursor())
+        return reader
+
+    def _execute(self, on: _Connection, name: str, statement: statements.Statement, params: dict[str, Any]) -> Rows:
+        return self._attempt(name, lambda: on.execute(name, statement, params))
+
+    def _attempt(self, name: str, execute: Callable[[], Rows]) -> Rows:
+        try:
+            return self._intercept(name, execute)
+        except duckdb.Error as error:
+            found = conflicts.classify(error)
+            if found is not None:
+                raise ConflictError(
+                    str(error), operation=name, message_based=found.message_based
+                ) from error
+            raise StorageError(f"{name}: {error}", operation=name) from error
+
+    def _roll_back(self) -> None:
+        try:
+            self.connection.execute("ROLLBACK")
+        except duckdb.Error:
+            return  # DuckDB has already ended the transaction, as after a failed commit
+
+    def _guard(self) -> None:
+        if self._closed:
+            raise ConnectionClosed("the database is closed")
+
+
+class _Connection:
+    """A connection and the statements that are prepared on it.
+
+    A prepared statement costs half of a bound one, which DuckDB plans anew each time; its arguments are literals.
+    """
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+        self._prepared: dict[statements.Statement, str] = {}
+
+    def execute(self, name: str, statement: statements.Statement, params: dict[str, Any]) -> Rows:
+        prepared = self._prepared.get(statement)
+        if prepared is None:
+            prepared = f"{name}_{len(self._prepared)}"
+            self._connection.execute(f"PREPARE {prepared} AS {statement.sql}")
+            self._prepared[statement] = prepared
+        given = ", ".join(f"{key} := {literal(params[key])}" for key in sorted(statement.parameters))
+        return _fetched(self._connection.execute(f"EXECUTE {prepared}({given})" if given else f"EXECUTE {prepared}"))
+
+
+def _fetched(cursor: duckdb.DuckDBPyConnection) -> Rows:
+    return cursor.fetchall() if cursor.description else []

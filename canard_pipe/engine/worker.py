@@ -1,0 +1,258 @@
+"""The worker: claim, run the handler, record the outcome, again; with one slot or many."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from canard_pipe.engine import arguments
+from canard_pipe.engine.claim import Claim
+from canard_pipe.engine.database import Database
+from canard_pipe.errors import (
+    FailureRecordingError, InputError, LeaseLost, RestoreError, StorageError, TaskReleased, TaskSuspended,
+)
+
+log = logging.getLogger(__name__)
+Handler = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one attempt ended (F17).
+
+    ``status`` is completed, failed, suspended, released or lost; ``state`` is the task's new state as far as it is
+    known (None after ``lost``); ``error`` is the live exception of a failure (S42).
+    """
+
+    id: str
+    attempt: int
+    status: str
+    state: str | None
+    result: Any = None
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a handler's exception is to be recorded."""
+
+    message: str
+    delay_seconds: float = 0.0
+    fatal: bool = False
+    cause: dict[str, Any] | None = None
+
+
+def describe(error: BaseException, claim: Claim, delay_seconds: float) -> Failure:
+    """Say how to record ``error``: its message whole, its type as the cause, after the worker's fixed delay."""
+    message = str(error) or type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None
+    return Failure(message, delay_seconds, cause={"kind": "exception", "type": type(error).__name__, "where": where})
+
+
+def run(
+    claim: Claim,
+    handler: Handler,
+    failure_delay: float = 0.0,
+    *,
+    describe: Callable[[BaseException, Claim, float], Failure] = describe,
+) -> Outcome:
+    """Run one attempt and record how it ended (F17).
+
+    A handler's exception counts one failure. A lost lease does not, and is not recorded against the newer attempt
+    (S30); storage errors propagate (G10), as do KeyboardInterrupt and SystemExit (G23).
+    """
+    try:
+        result = handler(claim.input, claim)
+        if not claim.ended:
+            claim.complete(result)
+        return Outcome(claim.id, claim.attempt, "completed", "completed", result)
+    except TaskSuspended:
+        return Outcome(claim.id, claim.attempt, "suspended", None)
+    except TaskReleased:
+        claim.release()
+        return Outcome(claim.id, claim.attempt, "released", "ready")
+    except LeaseLost as error:
+        return Outcome(claim.id, claim.attempt, "lost", None, error=error)
+    except StorageError:
+        raise
+    except Exception as error:
+        return _record(claim, error, describe(error, claim, failure_delay))
+
+
+def _record(claim: Claim, error: Exception, failure: Failure) -> Outcome:
+    try:
+        claim.fail(failure.message, failure.delay_seconds, fatal=failure.fatal, cause=failure.cause)
+    except LeaseLost:
+        return Outcome(claim.id, claim.attempt, "lost", None, error=error)
+    except StorageError as storage_error:
+        raise FailureRecordingError(claim.id, storage_error) from error
+    used = failure.fatal or claim.failures + 1 >= claim.grant.max_failures
+    return Outcome(claim.id, claim.attempt, "failed", "failed" if used else "ready", error=error)
+
+
+class Worker:
+    """N slots that take tasks from a database until told to stop. One worker per run."""
+
+    def __init__(
+        self,
+        database: Database,
+        handlers: Mapping[str, Handler],
+        *,
+        slots: int = 1,
+        queue: str = "default",
+        worker: str = "worker",
+        lease_seconds: float = 30.0,
+        poll_seconds: float = 0.1,
+        reap_limit: int = 64,
+        failure_delay: float = 0.0,
+        on_result: Callable[[Outcome], None] | None = None,
+        names: Callable[[], frozenset[str]] | None = None,
+        ids: Callable[[], Collection[str] | None] = lambda: None,
+        finished: Callable[[], bool] = lambda: False,
+        describe: Callable[[BaseException, Claim, float], Failure] = describe,
+    ) -> None:
+        if not handlers or not all(callable(handler) for handler in handlers.values()):
+            raise InputError("handlers must map task names to functions")
+        self.database, self.handlers = database, dict(handlers)
+        self.slots = arguments.whole("slots", slots, 1, 10_000)
+        self.poll_seconds = arguments.seconds("poll_seconds", poll_seconds)
+        self._queue, self._worker = queue, worker
+        self._lease_seconds = arguments.seconds("lease_seconds", lease_seconds)
+        self._reap_limit = arguments.whole("reap_limit", reap_limit, 0, 2**31 - 1)
+        self._failure_delay = arguments.seconds("failure_delay", failure_delay, zero=True)
+        self._on_result, self._describe = on_result, describe
+        self._names = names or (lambda: frozenset(self.handlers))
+        self._ids, self._finished = ids, finished
+        self._stopping = threading.Event()
+        self._changed = threading.Condition()
+        self._busy = 0
+        self._broken: BaseException | None = None
+
+    def stop(self) -> None:
+        """Claim nothing more; handlers give their claims back at their next step or command."""
+        self._stopping.set()
+        self.nudge()
+
+    def nudge(self) -> None:
+        """Look for work now rather than at the next poll."""
+        with self._changed:
+            self._changed.notify_all()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether :meth:`stop` was called."""
+        return self._stopping.is_set()
+
+    def work(self, *, max_tasks: float = float("inf"), idle_timeout: float = float("inf")) -> int:
+        """Take tasks until ``max_tasks`` attempts were claimed, nothing was eligible for ``idle_timeout`` seconds,
+        or :meth:`stop`; return how many were claimed (F18, S32). ``idle_timeout`` 0 drains what is eligible now.
+
+        Ends too when nothing was eligible and ``finished()`` says so. Unknown names are left alone (S8). Lost leases and unreadable rows do not stop the worker (S31).
+        """
+        arguments.seconds("idle_timeout", idle_timeout, zero=True, endless=True)
+        if max_tasks != float("inf"):
+            arguments.whole("max_tasks", max_tasks, 0, 2**31 - 1)
+        taken = 0
+        idle_since = self.database.clock.monotonic()
+        with self._executor() as submit:
+            while taken < max_tasks and not self.stopping:
+                free = self._wait_for_slot()
+                if self._broken is not None or self.stopping:
+                    break
+                claims = self._claim(min(free, max_tasks - taken))
+                for claim in claims:
+                    taken += 1
+                    claim.stopping = self._stopping.is_set
+                    submit(claim)
+                if claims:
+                    idle_since = self.database.clock.monotonic()
+                    continue
+                left = idle_timeout - (self.database.clock.monotonic() - idle_since)
+                if not self._idle(left):
+                    break
+                if self._busy:
+                    idle_since = self.database.clock.monotonic()
+        if self._broken is not None:
+            raise self._broken
+        return taken
+
+    def _claim(self, limit: float) -> list[Claim]:
+        self.database.wake()
+        return self.database.claim_many(
+            int(min(limit, self.slots)), queue=self._queue, worker=self._worker,
+            lease_seconds=self._lease_seconds, names=self._names(), ids=self._ids(), reap_limit=self._reap_limit,
+        )
+
+    def _wait_for_slot(self) -> int:
+        with self._changed:
+            while self._busy >= self.slots and self._broken is None and not self.stopping:
+                self._changed.wait()
+            return self.slots - self._busy
+
+    def _idle(self, left: float) -> bool:
+        """Wait for a slot to come free or the next poll; False when there is nothing left to wait for."""
+        if not self._busy and (left <= 0 or self._finished()):
+            return False
+        with self._changed:
+            self._changed.wait(self.poll_seconds if self._busy else min(self.poll_seconds, left))
+            return True
+
+    @contextmanager
+    def _executor(self) -> Iterator[Callable[[Claim], None]]:
+        if self.slots == 1:
+            yield self._attempt_here  # in the calling thread: interrupts reach the handler (G23)
+            return
+        with ThreadPoolExecutor(self.slots, thread_name_prefix="slot") as pool:
+
+            def submit(claim: Claim) -> None:
+                with self._changed:
+                    self._busy += 1
+                pool.submit(self._attempt_in_thread, claim)
+
+            try:
+                yield submit
+            except BaseException:
+                self.stop()
+                raise
+
+    def _attempt_in_thread(self, claim: Claim) -> None:
+        try:
+            self._attempt_here(claim)
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that called work()
+            self._broken = self._broken or error
+        finally:
+            with self._changed:
+                self._busy -= 1
+                self._changed.notify_all()
+
+    def _attempt_here(self, claim: Claim) -> None:
+        try:
+            outcome = run(claim, self.handlers[claim.name], self._failure_delay, describe=self._describe)
+        except RestoreError as error:
+            log.error("task %s is unreadable and is left alone: %s", claim.id, error)
+            return
+        if self._on_result is not None:
+            self._on_result(outcome)  # after the outcome is durable; its error is the caller's (G21)
+        elif outcome.status == "failed":
+            log.warning("task %s failed: %s", claim.id, outcome.error, exc_info=outcome.error)  # G22
+        elif outcome.status == "lost":
+            log.warning("task %s: attempt %d lost its lease", claim.id, claim.attempt)
+
+
+def work(
+    database: Database,
+    handlers: Mapping[str, Handler],
+    *,
+    max_tasks: float = float("inf"),
+    idle_timeout: float = float("inf"),
+    **options: Any,
+) -> int:
+    """Work on ``database`` with ``handlers`` (name -> function of input and ctx); see :class:`Worker` (F18)."""
+    return Worker(database, handlers, **options).work(max_tasks=max_tasks, idle_timeout=idle_timeout)
