@@ -1,0 +1,1 @@
+"""What users write: row models, sheets, pipelines, and what is made of them."""

@@ -1,0 +1,176 @@
+"""What a pipeline's functions get: the sample, and ctx with parameters, other functions' results and publishing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from canard_pipe.engine.claim import Grant
+from canard_pipe.engine.database import Database
+from canard_pipe.engine.values import Skipped
+from canard_pipe.engine.worker import Handler
+from canard_pipe.errors import InputError, InputFileError, SampleSkipped
+from canard_pipe.execution import folders
+from canard_pipe.execution.context import CommandContext
+from canard_pipe.execution.executor import Executor
+from canard_pipe.pipeline import cohorts
+from canard_pipe.pipeline.checker import Checker
+from canard_pipe.pipeline.definition import Function, Pipeline
+from canard_pipe.pipeline.observer import Observer
+from canard_pipe.pipeline.params import Params
+from canard_pipe.pipeline.publishing import Publisher
+from canard_pipe.pipeline.rows import SampleRow
+
+CHECK_STEP = "check-inputs"
+
+
+@dataclass(slots=True)
+class RunSetting:
+    """What the contexts of one run share. Executor, checker and publisher are there once the run has started."""
+
+    pipeline: Pipeline
+    params: Params
+    work: Path
+    results: Path
+    observer: Observer
+    environ: Mapping[str, str]
+    executor: Executor | None = None
+    checker: Checker | None = None
+    publisher: Publisher | None = None
+    once_results: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sample: its key as typed (parts of a key of several columns joined by ``/``) and its rows in sheet order."""
+
+    key: str
+    parts: tuple[str, ...]
+    rows: tuple[SampleRow, ...]
+    lines: tuple[int, ...]
+
+    @property
+    def row(self) -> SampleRow:
+        """The only row. Raises InputError when there are several."""
+        if len(self.rows) != 1:
+            raise InputError(f"sample {self.key} has {len(self.rows)} rows (lines {self.lines}), but one is wanted")
+        return self.rows[0]
+
+
+class PipelineContext(CommandContext):
+    """The ``ctx`` of a pipeline's functions: a claim with commands, and what the pipeline adds."""
+
+    def __init__(self, database: Database, grant: Grant, setting: RunSetting, origin: str) -> None:
+        if setting.executor is None:
+            raise InputError("the run has not started")
+        pipeline, self.kind, *middle, generation = grant.id.split("/")
+        self.key, self.generation = "/".join(middle), int(generation)
+        self.folder = folder_of(setting.pipeline, self.kind, self.key, json.loads(grant.input))
+        again = "" if self.generation == 1 else f"generation-{self.generation}/"
+        super().__init__(
+            database, grant, executor=setting.executor, work=setting.work, origin=origin, environ=setting.environ,
+            task_folder=f"{folders.safe_name(pipeline)}/{again}{self.folder}",
+        )
+        self._setting = setting
+
+    @property
+    def params(self) -> Params:
+        """The pipeline's parameters as attributes."""
+        return self._setting.params
+
+    def result_of(self, function: Callable[..., Any]) -> Any:
+        """Return what a once or an earlier cohort function has returned. Raises InputError for any other."""
+        name = getattr(function, "__name__", "")
+        known = self._setting.pipeline.functions.get(name)
+        if known is None or known.call is not function or known.kind == "sample":
+            raise InputError(f"{name or function!r} is not a once or cohort function of this pipeline")
+        if name not in self._setting.once_results:
+            rows = cohorts.sample_states(self.database, self._setting.pipeline.name)
+            ids = [row.task_id for row in rows if (row.kind, row.key) == (known.kind, name)]
+            self._setting.once_results[name] = self.database.result(ids[0] or name)
+        return self._setting.once_results[name]
+
+    def publish(self, files: Mapping[str, Path], *, name: str = "publish", allow_empty: bool = False) -> dict[str, Path]:
+        """Put files and folders of tries into ``results/SAMPLE/`` (``results/cohort/``); return where each is.
+
+        ``files`` maps the name of the result to its path. A durable step called ``name``: whole or not at all, and
+        never by a claim that has lost its lease (docs/design.md, publishing). Raises PublishError.
+        """
+        publisher = self._setting.publisher
+        if publisher is None:
+            raise InputError("publishing needs a run")
+        return self.step(
+            name, lambda: publisher.publish(self, files, self.folder, keep_alive=self._keep_alive, allow_empty=allow_empty)
+        )
+
+    def step_saved(self, name: str) -> None:
+        """Tell the run's observer."""
+        self._setting.observer.step(self.kind, self.key, name)
+
+    def _keep_alive(self) -> None:
+        self.check()
+        if self.seconds_left() < self.lease_seconds * 2 / 3:
+            self.heartbeat()
+
+
+def context_factory(setting: RunSetting) -> Callable[[Database, Grant], PipelineContext]:
+    """Return what makes the contexts of a run."""
+    origins: list[str] = []
+
+    def make(database: Database, grant: Grant) -> PipelineContext:
+        if not origins:
+            origins.append(str(database.query("database_origin")[0][0]))
+        return PipelineContext(database, grant, setting, origins[0])
+
+    return make
+
+
+def folder_of(pipeline: Pipeline, kind: str, key: str, given: Mapping[str, Any]) -> str:
+    """Return the folder of a task below the results and below the pipeline's part of ``work/``."""
+    if kind == "sample":
+        return str(given["folder"])
+    if kind == "cohort" and len(pipeline.of_kind("cohort")) == 1:
+        return "cohort"
+    return f"{kind}/{key}"
+
+
+def handlers(setting: RunSetting) -> dict[str, Handler]:
+    """Return the engine's handlers of a pipeline's functions, by task name."""
+    return {function.name: _handler(setting, function) for function in setting.pipeline.functions.values()}
+
+
+def _handler(setting: RunSetting, function: Function) -> Handler:
+    def once(_given: Any, ctx: PipelineContext) -> Any:
+        return function.call(setting.params, ctx)
+
+    def sample(given: dict[str, Any], ctx: PipelineContext) -> Any:
+        rows = tuple(setting.pipeline.rows.model_validate(row) for row in given["rows"])
+        _check_inputs(setting, rows, ctx)
+        try:
+            return function.call(Sample(given["key"], tuple(given["parts"]), rows, tuple(given["lines"])), ctx)
+        except SampleSkipped as skipped:
+            return Skipped(skipped.reason)
+
+    def cohort(given: dict[str, Any], ctx: PipelineContext) -> Any:
+        return function.call(cohorts.results(ctx.database, given), ctx)
+
+    return {"once": once, "sample": sample, "cohort": cohort}[function.kind]
+
+
+def _check_inputs(setting: RunSetting, rows: tuple[SampleRow, ...], ctx: PipelineContext) -> None:
+    """Read the sample's input files to their ends before its first step: many tools take half a file and exit 0."""
+    files = [path for row in rows for name in type(row).file_fields if (path := getattr(row, name)) is not None]
+    checker = setting.checker
+    if files and checker is not None:
+
+        def check() -> list[Path]:
+            for path in dict.fromkeys(files):
+                findings = checker.input(path, ctx._keep_alive)
+                if findings.problems:
+                    raise InputFileError("; ".join(findings.problems), Path(path))
+            return [Path(path) for path in files]
+
+        ctx.step(CHECK_STEP, check)

@@ -1,0 +1,52 @@
+"""What may run now, and whether anything still can: decided from what is committed, each time anew."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from canard_pipe.engine.database import Database
+from canard_pipe.pipeline import cohorts
+from canard_pipe.pipeline.definition import Pipeline
+
+
+class Gate:
+    """Opens the functions of a pipeline in their order: once, then samples, then cohorts as they are settled.
+
+    ``only``: the task ids that this run is about, None for all; the cohort tasks made meanwhile join them.
+    """
+
+    def __init__(
+        self, database: Database, pipeline: Pipeline, params_value: Any, run_id: str, only: set[str] | None = None
+    ) -> None:
+        self._database, self._pipeline = database, pipeline
+        self._params_value, self._run_id = params_value, run_id
+        self._only = only
+        self._once = frozenset(function.name for function in pipeline.of_kind("once"))
+        self._once_done = not self._once
+
+    def names(self) -> frozenset[str]:
+        """Return the names of the functions whose tasks may be claimed."""
+        if not self._once_done:
+            ((left,),) = self._database.query("once_open", pipeline=self._pipeline.name)
+            self._once_done = left == 0
+        return frozenset(self._pipeline.functions) if self._once_done else self._once
+
+    def ids(self) -> list[str] | None:
+        """Return the ids of the tasks that may be claimed; None for all."""
+        return None if self._only is None else sorted(self._only)
+
+    def finished(self) -> bool:
+        """Make the cohort tasks that are settled; tell whether no task can move any more."""
+        made = cohorts.refresh(self._database, self._pipeline, self._params_value, self._run_id, spawn=True)
+        if made:
+            if self._only is not None:
+                rows = cohorts.sample_states(self._database, self._pipeline.name)
+                self._only |= {row.task_id for row in rows if row.kind == "cohort" and row.key in made and row.task_id}
+            return False
+        ids = self.ids()
+        ((left,),) = self._database.query(
+            "unfinished_tasks", queue=self._pipeline.name, names=json.dumps(sorted(self.names())),
+            ids=None if ids is None else json.dumps(ids),
+        )
+        return int(left) == 0

@@ -1,0 +1,142 @@
+"""What a run does beside its tasks: signals, requests from other terminals, status.json, ownership, the server."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from canard_pipe.engine.database import Database
+from canard_pipe.engine.worker import Worker
+from canard_pipe.errors import CanardError, StateHeld
+from canard_pipe.execution.local import LocalExecutor
+from canard_pipe.pipeline import requests, snapshot
+from canard_pipe.pipeline.observer import Observer
+
+log = logging.getLogger(__name__)
+TICK_SECONDS = 0.2
+SNAPSHOT_SECONDS = 2.0
+OWNERSHIP_SECONDS = 5.0
+
+
+class Maintenance:
+    """The run's second thread. A context manager; at its end status.json says that the run is over.
+
+    The first SIGINT or SIGTERM stops claiming, ends the commands (TERM, grace, KILL) and hands the tasks back; the
+    second ends them at once.
+    """
+
+    def __init__(
+        self, database: Database, worker: Worker, executor: LocalExecutor, *, pipeline: str, state: Path,
+        take_snapshot: Callable[[bool], dict[str, Any]], observer: Observer,
+    ) -> None:
+        self._database, self._worker, self._executor = database, worker, executor
+        self._pipeline, self._state = pipeline, state
+        self._take_snapshot, self._observer = take_snapshot, observer
+        self._signals = 0
+        self._answered = 0
+        self._wake = threading.Event()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="maintenance", daemon=True)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a signal has stopped the run."""
+        return self._signals > 0
+
+    def __enter__(self) -> Maintenance:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._wake.set()
+        self._thread.join()
+        self._database.stop_serving()
+        with contextlib.suppress(CanardError, OSError):
+            self._publish_snapshot(finished=True)
+
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """Catch SIGINT, SIGTERM and SIGHUP within the block; only the main thread can."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        caught = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, self._on_signal) for number in caught}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._signals += 1  # no lock may be taken in a signal handler: the thread does the rest
+        self._wake.set()
+
+    def _run(self) -> None:
+        clock = self._database.clock
+        next_snapshot = next_ownership = clock.monotonic()
+        self._guarded("serving", self._serve)
+        while not self._over.is_set():
+            self._answer_signals()
+            self._guarded("requests", self._answer_requests)
+            now = clock.monotonic()
+            if now >= next_snapshot:
+                next_snapshot = now + SNAPSHOT_SECONDS
+                self._guarded("status.json", lambda: self._publish_snapshot(finished=False))
+            if now >= next_ownership:
+                next_ownership = now + OWNERSHIP_SECONDS
+                self._guarded("ownership", self._renew_ownership)
+            self._wake.wait(TICK_SECONDS)
+            self._wake.clear()
+
+    def _guarded(self, what: str, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except (CanardError, OSError) as error:  # the run goes on without it
+            log.warning("%s: %s", what, error)
+
+    def _answer_signals(self) -> None:
+        signals = self._signals
+        if signals == self._answered:
+            return
+        self._answered = signals
+        if signals == 1:
+            self._observer.note("stopping: commands are ended and tasks handed back; once more to end at once")
+        self._worker.stop()
+        self._executor.stop_all(None if signals == 1 else 0.0)
+
+    def _answer_requests(self) -> None:
+        for text in requests.answer_open(self._database, self._pipeline):
+            self._observer.note(text)
+            self._worker.nudge()
+
+    def _publish_snapshot(self, *, finished: bool) -> None:
+        state = self._take_snapshot(finished)
+        snapshot.write(self._state / "status.json", state)
+        self._observer.snapshot(state)
+
+    def _renew_ownership(self) -> None:
+        ownership = self._database.ownership
+        if ownership is None:
+            return
+        try:
+            ownership.renew()
+        except StateHeld as error:
+            self._observer.note(f"this run stops before its next write: {error}")
+            self._worker.stop()
+            self._executor.stop_all(0.0)
+
+    def _serve(self) -> None:
+        try:
+            self._database.serve()
+        except CanardError as error:
+            self._observer.note(f"other terminals see only status.json meanwhile: {error}")

@@ -1,0 +1,65 @@
+"""From an exception in a handler to how its failure is recorded: cause as data, back-off, final or tried again."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from canard_pipe.engine.claim import Claim
+from canard_pipe.engine.worker import Failure
+from canard_pipe.errors import (
+    BudgetError, CommandError, CommandFailed, CommandNotStarted, InputError, InputFileError, PublishError, ReplayError,
+)
+
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 60.0
+# A repeat cannot help: the same would happen again.
+FINAL = (CommandNotStarted, InputFileError, PublishError, BudgetError, InputError, ReplayError)
+
+
+class FailurePolicy:
+    """Describes failures. ``random`` gives numbers from 0 to 1 for the jitter of the back-off."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random
+
+    def __call__(self, error: BaseException, claim: Claim, _delay: float) -> Failure:
+        message = str(error) or type(error).__name__
+        if not isinstance(error, CommandError | InputFileError | PublishError | BudgetError | ReplayError):
+            message = f"{type(error).__name__}: {message}"
+        return Failure(
+            message, self.delay_seconds(claim.failures), fatal=isinstance(error, FINAL), cause=cause_of(error)
+        )
+
+    def delay_seconds(self, failures: int) -> float:
+        """Return the back-off after ``failures`` earlier ones: doubling, capped, times 0.5 to 1.0."""
+        return min(FIRST_DELAY_SECONDS * 2**failures, LONGEST_DELAY_SECONDS) * (0.5 + 0.5 * self._random())
+
+
+def cause_of(error: BaseException) -> dict[str, Any]:
+    """Return the facts of a failure as a JSON object; ``kind`` is the one word that policies and reports use."""
+    if isinstance(error, CommandError):
+        cause: dict[str, Any] = {"kind": error.cause, "folder": str(error.folder)}
+        if isinstance(error, CommandFailed):
+            cause |= {"exit_code": error.exit_code, "signal": error.signal}
+        return cause | {key: value for key, value in error.facts.items() if _plain(value)}
+    if isinstance(error, InputFileError):
+        return {"kind": "bad_input", "path": str(error.path)}
+    if isinstance(error, PublishError):
+        return {"kind": "publish", "target": error.target}
+    if isinstance(error, BudgetError):
+        return {"kind": "budget"}
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if f"{'canard_pipe'}/" not in frame.filename.replace("\\", "/")]
+    where = (own or frames)[-1:]
+    return {
+        "kind": "exception",
+        "type": type(error).__name__,
+        "where": f"{where[0].filename}:{where[0].lineno} in {where[0].name}" if where else None,
+    }
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float | bool) or (
+        isinstance(value, list | tuple) and all(isinstance(item, str | int | float | bool) for item in value)
+    )

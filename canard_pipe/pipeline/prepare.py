@@ -1,0 +1,114 @@
+"""Everything that is checked before anything starts: pipeline file, tools, parameters, sheet, input files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from canard_pipe.engine.database import Database
+from canard_pipe.errors import InputError, ParameterError, PipelineFileError, Problem, SheetError
+from canard_pipe.pipeline import planning
+from canard_pipe.pipeline.loading import LoadedPipeline, load_pipeline
+from canard_pipe.pipeline.params import Params, parse_params
+from canard_pipe.pipeline.rows import SampleRow
+from canard_pipe.pipeline.sheet import Sheet, SheetOptions, read_sheet
+from canard_pipe.pipeline.sheets.folders import assign_folders
+
+LONGEST_ID = 256  # of a task (L15)
+_GENERATION = 6  # characters kept free for "/" and the generation
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A checked pipeline with its parameters and sheet: it can start."""
+
+    loaded: LoadedPipeline
+    params: Params
+    sheet: Sheet[SampleRow]
+
+    def notes(self) -> list[str]:
+        """Return what the user should know about the sheet, a sentence each."""
+        rows, samples = self.sheet.row_count, len(self.sheet.samples)
+        head = f"{self.sheet.path}: {samples} sample{'s' * (samples != 1)} in {rows} row{'s' * (rows != 1)}"
+        return [head, *self.sheet.notes]
+
+
+def prepare(
+    pipeline_file: Path, sheet_file: Path, params: Sequence[str], *, launch: Path
+) -> Prepared:
+    """Load and check all that a run needs. Raises InputError and its kin with everything that is wrong."""
+    loaded = load_pipeline(pipeline_file)
+    pipeline = loaded.pipeline
+    problems: list[Problem] = []
+    missing = pipeline.missing_tools()
+    if missing:
+        names = ", ".join(missing)
+        problems.append(
+            Problem(str(pipeline_file), None, None, f"needs {names}, not found on PATH", "install it, or activate its environment")
+        )
+    values, sheet = Params(), None
+    try:
+        values = parse_params(pipeline.params, params, launch)
+    except InputError as error:
+        problems += _problems(error)
+    longest = LONGEST_ID - _GENERATION - len(f"{pipeline.name}/sample/")
+    try:
+        sheet = read_sheet(sheet_file, pipeline.rows, pipeline.key, SheetOptions(max_key_length=longest))
+    except SheetError as error:
+        problems += error.problems
+    if sheet is None:
+        raise SheetError(problems)
+    if problems:
+        raise PipelineFileError(problems) if missing else ParameterError(problems)
+    return Prepared(loaded, values, sheet)
+
+
+def wanted_tasks(
+    database: Database, prepared: Prepared, known_folders: Mapping[str, str]
+) -> list[planning.Wanted]:
+    """Return the once and sample tasks that pipeline, parameters and sheet ask for.
+
+    ``known_folders``: the folders that samples were given by earlier plans; they keep them.
+    """
+    pipeline, values = prepared.loaded.pipeline, param_values(prepared.params)
+    files = [value for value in values.values() if isinstance(value, Path)]
+    wanted = []
+    for function in pipeline.of_kind("once"):
+        wanted.append(
+            planning.Wanted(
+                function, function.name, f"once/{function.name}", 0, None, database.codec.encode({}),
+                planning.digest(database, function.name, values, files=files),
+            )
+        )
+    function = pipeline.sample_function
+    if function is None:
+        return wanted
+    shared = planning.digest(database, values, files=files)
+    folders = assign_folders([sample.key for sample in prepared.sheet.samples], known_folders)
+    for position, sample in enumerate(prepared.sheet.samples, start=1):
+        rows = [planning.row_value(row) for row in sample.rows]
+        read = [path for row in sample.rows for name in type(row).file_fields if (path := getattr(row, name)) is not None]
+        given = {"key": sample.key, "parts": list(sample.parts), "rows": rows, "lines": list(sample.lines),
+                 "folder": folders[sample.key]}
+        wanted.append(
+            planning.Wanted(
+                function, sample.key, folders[sample.key], position, sample.lines[0], database.codec.encode(given),
+                planning.digest(database, rows, shared, files=read),
+            )
+        )
+    return wanted
+
+
+def param_values(params: Params) -> dict[str, Any]:
+    """Return the parameters as a storable dict; files as absolute paths."""
+    return {
+        name: Path(os.path.abspath(params[name])) if isinstance(params[name], Path) else params[name] for name in params
+    }
+
+
+def _problems(error: InputError) -> list[Problem]:
+    found = getattr(error, "problems", None)
+    return list(found) if found else [Problem("--param", None, None, str(error))]

@@ -1,0 +1,82 @@
+"""Retry and cancel by sample, as people ask for them: on the living run or with the file in hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from canard_pipe.engine.database import Database
+from canard_pipe.errors import InputError
+from canard_pipe.pipeline.cohorts import SampleState, sample_states
+
+RETRYABLE = ("failed", "cancelled")
+CANCELLABLE = ("waiting", "running", "queued", "blocked")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Rows that a request is about, and what to say of those that it is not possible for."""
+
+    rows: tuple[SampleState, ...]
+    refused: tuple[str, ...]
+
+
+def choose(
+    states: Sequence[SampleState], keys: Collection[str], *, every: bool, possible: Collection[str], verb: str
+) -> Chosen:
+    """Return the rows named by ``keys``, or every row whose state allows it. Raises InputError for unknown names."""
+    by_key: dict[str, list[SampleState]] = {}
+    for row in states:
+        by_key.setdefault(row.key, []).append(row)
+    unknown = [key for key in keys if key not in by_key]
+    if unknown:
+        raise InputError(f"no sample, once or cohort function is named {', '.join(map(repr, unknown))}")
+    if not keys and not every:
+        raise InputError(f"name the samples to {verb}")
+    named = [row for key in dict.fromkeys(keys) for row in by_key[key]] if keys else list(states)
+    rows = [row for row in named if row.state in possible and row.task_id is not None]
+    refused = [f"{row.key} is {row.state}" for row in named if row not in rows] if keys else []
+    return Chosen(tuple(rows), tuple(refused))
+
+
+def retry(
+    database: Database, pipeline: str, keys: Collection[str], *, failed: bool = False, from_step: str | None = None
+) -> Chosen:
+    """Make failed and cancelled tasks ready again with failures 0, in one transaction.
+
+    Saved steps are kept, or with ``from_step`` only those before it; the rest is archived, not deleted. ``failed``
+    takes every failed row. Raises InputError for unknown names and steps.
+    """
+    states = sample_states(database, pipeline)
+    possible = ("failed",) if failed and not keys else RETRYABLE
+    chosen = choose(states, keys, every=failed, possible=possible, verb="retry")
+
+    def act() -> None:
+        now_us = database.clock.now_us()
+        ids = [row.task_id for row in chosen.rows]
+        versions = {row[0]: (row[1], row[2]) for row in database.store.run("task_versions", ids=json.dumps(ids))}
+        rows = [{"seq": seq, "version": version, "input": None} for seq, version in versions.values()]
+        if from_step is not None:
+            _check_step(database, [seq for seq, _ in versions.values()], from_step)
+            archive = [{"seq": row["seq"], "from_step": from_step} for row in rows]
+            database.store.run("archive_from_step", rows=json.dumps(archive), now_us=now_us)
+        database.store.run("retry_tasks", rows=json.dumps(rows), now_us=now_us)
+
+    if chosen.rows:
+        database.writer.transact(act)
+    return chosen
+
+
+def cancel(database: Database, pipeline: str, keys: Collection[str], *, every: bool = False) -> Chosen:
+    """Cancel unfinished tasks; their handlers in this process learn at once, and their commands are ended."""
+    chosen = choose(sample_states(database, pipeline), keys, every=every, possible=CANCELLABLE, verb="cancel")
+    database.cancel_many([row.task_id for row in chosen.rows if row.task_id is not None])
+    return chosen
+
+
+def _check_step(database: Database, seqs: list[int], step: str) -> None:
+    known = {row[0] for row in database.store.run("known_steps", seqs=json.dumps(seqs))}
+    if step not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise InputError(f"no step is named {step!r}; steps so far: {names}")

@@ -1,0 +1,288 @@
+"""One run: plan, run what is to be done, say how every row ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import random
+import secrets
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from canard_pipe.engine.database import Database
+from canard_pipe.engine.worker import Outcome, Worker
+from canard_pipe.errors import InputError
+from canard_pipe.execution.local import LocalExecutor
+from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
+from canard_pipe.engine.values import Skipped
+from canard_pipe.pipeline import cohorts, maintenance, planning, requests, retrying, snapshot
+from canard_pipe.pipeline.checker import Checker
+from canard_pipe.pipeline.context import RunSetting, context_factory, handlers
+from canard_pipe.pipeline.gate import Gate
+from canard_pipe.pipeline.observer import Observer
+from canard_pipe.pipeline.policy import FailurePolicy
+from canard_pipe.pipeline.prepare import Prepared, param_values, prepare, wanted_tasks
+from canard_pipe.pipeline.publishing import Publisher
+
+LEASE_SECONDS = 30.0
+LEAST_SLOTS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run is asked to do. Folders are absolute; ``None`` stands for what the machine has."""
+
+    pipeline_file: Path
+    sheet_file: Path
+    params: tuple[str, ...]
+    launch: Path
+    state: Path
+    work: Path
+    results: Path
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    slots: int | None = None
+    dry_run: bool = False
+    rerun_changed: bool = False
+    accept_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """How a run ended. ``exit_status`` is 0, 1 or 130; ``counts`` are of samples by state; ``samples`` have one
+    object per row of the plan, with its ID as typed under ``sample``."""
+
+    exit_status: int
+    counts: dict[str, int]
+    samples: list[dict[str, Any]]
+    results: Path
+    interrupted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Retry:
+    keys: tuple[str, ...]
+    failed: bool
+    from_step: str | None
+
+
+def run_pipeline(options: RunOptions, observer: Observer) -> RunReport:
+    """Check, plan and run; return when every row has come to its end or the run was interrupted.
+
+    Raises InputError and its kin before anything is touched, StateHeld if another process owns the state.
+    """
+    return _run(options, observer, None)
+
+
+def retry_stored(
+    state: Path, launch: Path, keys: Sequence[str], failed: bool, from_step: str | None, observer: Observer
+) -> RunReport:
+    """Retry samples of the last run of this state, in the foreground, and make what depends on them."""
+    with open_state(state, launch) as database:
+        options = stored_options(database, state, launch)
+    return _run(options, observer, _Retry(tuple(keys), failed, from_step))
+
+
+def check_pipeline(pipeline_file: Path, sheet_file: Path, params: Sequence[str]) -> list[str]:
+    """Check pipeline, parameters, tools and sheet; nothing runs, nothing is written. Return notes for the user."""
+    return prepare(pipeline_file, sheet_file, params, launch=Path.cwd()).notes()
+
+
+def open_state(state: Path, launch: Path, **options: Any) -> Database:
+    """Open the state as its owner, making it if it is not there. Raises StateHeld after 5 s of waiting."""
+    state.mkdir(parents=True, exist_ok=True)
+    return Database(state / "state.duckdb", root=launch, lock=state / "owner.lock", **options)
+
+
+def stored_options(database: Database, state: Path, launch: Path) -> RunOptions:
+    """Return the options of the latest run. Raises InputError if there was none."""
+    rows = database.query("latest_run")
+    if not rows:
+        raise InputError(f"the state {state} knows no run yet: use canard-pipe run PIPELINE SHEET first")
+    _, _, pipeline_file, sheet_file, params, settings = rows[0]
+    given = json.loads(settings)
+    return RunOptions(
+        pipeline_file=database.codec.decode(pipeline_file), sheet_file=database.codec.decode(sheet_file),
+        params=tuple(json.loads(params)), launch=launch, state=state,
+        work=database.codec.decode(json.dumps(given["work"])), results=database.codec.decode(json.dumps(given["results"])),
+        cpus=given["cpus"], memory_bytes=given["memory_bytes"], slots=given["slots"],
+    )
+
+
+def _run(options: RunOptions, observer: Observer, retry: _Retry | None) -> RunReport:
+    prepared = prepare(options.pipeline_file, options.sheet_file, options.params, launch=options.launch)
+    for note in prepared.notes():
+        observer.note(note)
+    setting = RunSetting(prepared.loaded.pipeline, prepared.params, options.work, options.results, observer, dict(os.environ))
+    if options.dry_run and not (options.state / "state.duckdb").exists():
+        with Database(None, root=options.launch) as database:
+            return _Run(options, prepared, observer, setting, database, retry).dry()
+    with open_state(options.state, options.launch, claim_type=context_factory(setting)) as database:
+        run = _Run(options, prepared, observer, setting, database, retry)
+        return run.dry() if options.dry_run else run.go()
+
+
+@dataclass(slots=True)
+class _Run:
+    options: RunOptions
+    prepared: Prepared
+    observer: Observer
+    setting: RunSetting
+    database: Database
+    retry: _Retry | None
+    run_id: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def pipeline_name(self) -> str:
+        return self.prepared.loaded.pipeline.name
+
+    def dry(self) -> RunReport:
+        """Say what would run; change nothing."""
+        plan, _ = self._plan()
+        self.observer.planned(plan.lines() or ["nothing to do"])
+        return self._report(interrupted=False)
+
+    def go(self) -> RunReport:
+        """Plan, run and report."""
+        if self.database.interrupted:
+            count = self.database.interrupted
+            self.observer.note(f"an earlier run died: {count} task{'s go' if count > 1 else ' goes'} on, nothing counted")
+        checker = self.setting.checker = Checker()
+        publisher = self.setting.publisher = Publisher(
+            self.options.results, self.options.state, checker.output, alive=lambda _path: False
+        )
+        for settled in publisher.finish(self.database):
+            self.observer.note(f"{settled.target}: {settled.detail}")
+        publisher.sweep(self.database)
+        plan, known = self._plan()
+        if not planning.unchanged(plan, known):
+            planning.apply_plan(self.database, plan)
+        only = self._retry() if self.retry else None
+        cohorts.refresh(
+            self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, spawn=False
+        )
+        gate = Gate(
+            self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, only
+        )
+        self.observer.planned(plan.lines())
+        if gate.finished():
+            self.observer.note("nothing to do: every row has come to its end")
+            return self._report(interrupted=False)
+        self._record_run()
+        interrupted = self._work(gate)
+        report = self._report(interrupted=interrupted)
+        self.database.write("end_run", [{"run_id": self.run_id, "exit_status": report.exit_status}])
+        return report
+
+    def _plan(self) -> tuple[planning.Plan, dict[tuple[str, str], planning.Known]]:
+        known = planning.known_rows(self.database, self.pipeline_name)
+        before = {key: row.folder for (kind, key), row in known.items() if kind == "sample"}
+        wanted = wanted_tasks(self.database, self.prepared, before)
+        plan = planning.make_plan(
+            self.prepared.loaded.pipeline, wanted, known, run_id=self.run_id,
+            rerun_changed=self.options.rerun_changed, accept_changed=self.options.accept_changed,
+        )
+        return plan, known
+
+    def _retry(self) -> set[str]:
+        assert self.retry is not None  # noqa: S101 - the caller has looked
+        chosen = retrying.retry(
+            self.database, self.pipeline_name, self.retry.keys, failed=self.retry.failed, from_step=self.retry.from_step
+        )
+        self.observer.note(requests.describe("retry", chosen))
+        return {row.task_id for row in chosen.rows if row.task_id is not None}
+
+    def _work(self, gate: Gate) -> bool:
+        options = self.options
+        cpus = options.cpus or machine_cpus()
+        budget = Budget(
+            cpus, options.memory_bytes or machine_memory(), monotonic=self.database.clock.monotonic
+        )
+        ownership = self.database.ownership
+        with contextlib.ExitStack() as stack:
+            if self.setting.checker is not None:
+                stack.callback(self.setting.checker.close)
+            executor = stack.enter_context(
+                LocalExecutor(budget, keep_open=lambda: [ownership.lock_fd] if ownership else [])
+            )
+            self.setting.executor = executor
+            worker = Worker(
+                self.database, handlers(self.setting), queue=self.pipeline_name, slots=options.slots or max(LEAST_SLOTS, int(4 * cpus)),
+                lease_seconds=LEASE_SECONDS, names=gate.names, ids=gate.ids, finished=gate.finished,
+                on_result=self._tell, describe=FailurePolicy(random.Random().random),
+            )
+            keeper = stack.enter_context(
+                maintenance.Maintenance(
+                    self.database, worker, executor, pipeline=self.pipeline_name, state=options.state,
+                    take_snapshot=lambda finished: self._snapshot(executor, finished=finished), observer=self.observer,
+                )
+            )
+            with keeper.signals():
+                worker.work()
+            return keeper.interrupted
+
+    def _tell(self, outcome: Outcome) -> None:
+        kind, sample = outcome.id.split("/")[1], "/".join(outcome.id.split("/")[2:-1])
+        if outcome.status == "completed":
+            skipped = isinstance(outcome.result, Skipped)
+            self.observer.ended(kind, sample, "skipped" if skipped else "done", outcome.result.reason if skipped else "")
+        elif outcome.status == "failed":
+            state = "failed" if outcome.state == "failed" else "waiting"
+            self.observer.ended(kind, sample, state, str(outcome.error) or type(outcome.error).__name__)
+
+    def _snapshot(self, executor: LocalExecutor, *, finished: bool) -> dict[str, Any]:
+        running = [
+            {"task_id": command.task_id, "step": command.step, "command": command.command, "state": command.state,
+             "started_at": command.since_us, "pids": list(command.pids),
+             "folder": None if command.folder is None else str(command.folder), "memory_bytes": command.memory_bytes}
+            for command in executor.running()
+        ]
+        return snapshot.snapshot(
+            pipeline=self.pipeline_name, run_id=self.run_id, now_us=self.database.clock.now_us(),
+            states=cohorts.sample_states(self.database, self.pipeline_name), running=running, finished=finished,
+        )
+
+    def _record_run(self) -> None:
+        options, codec = self.options, self.database.codec
+        settings = {
+            "work": json.loads(codec.encode(options.work)), "results": json.loads(codec.encode(options.results)),
+            "cpus": options.cpus, "memory_bytes": options.memory_bytes, "slots": options.slots,
+        }
+        versions = {"canard-pipe": metadata.version("canard-pipe"), "python": platform.python_version(),
+                    "duckdb": metadata.version("duckdb")}
+        self.database.write("insert_run", [{
+            "run_id": self.run_id, "pipeline": self.pipeline_name,
+            "pipeline_file": codec.encode(Path(os.path.abspath(options.pipeline_file))),
+            "pipeline_digest": self.prepared.loaded.digest,
+            "sheet_file": codec.encode(Path(os.path.abspath(options.sheet_file))),
+            "sheet_text": self.prepared.sheet.text, "params": json.dumps(list(options.params)),
+            "settings": json.dumps(settings), "versions": json.dumps(versions), "host": socket.gethostname(),
+            "pid": os.getpid(),
+        }])
+
+    def _report(self, *, interrupted: bool) -> RunReport:
+        states = cohorts.sample_states(self.database, self.pipeline_name)
+        live = [row for row in states if row.state != "retired"]
+        done = all(row.state in ("done", "skipped") for row in live)
+        return RunReport(
+            exit_status=130 if interrupted else 0 if done else 1,
+            counts=dict(Counter(row.state for row in states if row.kind == "sample")),
+            samples=[
+                {"sample": row.key, "kind": row.kind, "state": row.state, "error": row.error,
+                 "skipped_because": row.skipped_because, "blocked_by": row.blocked_by, "attempt": row.attempt,
+                 "failures": row.failures, "line": row.line}
+                for row in states
+            ],
+            results=self.options.results,
+            interrupted=interrupted,
+        )
+
+
+__all__ = ["RunOptions", "RunReport", "check_pipeline", "retry_stored", "run_pipeline"]

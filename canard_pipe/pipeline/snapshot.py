@@ -1,0 +1,45 @@
+"""status.json: what the run looks like, for those who cannot ask the database. Written by rename."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from canard_pipe.pipeline.cohorts import SampleState
+
+
+def snapshot(
+    *, pipeline: str, run_id: str, now_us: int, states: Sequence[SampleState], running: Sequence[dict[str, Any]],
+    finished: bool,
+) -> dict[str, Any]:
+    """Return the state as a JSON object; ``running`` describes the commands that run now."""
+    steps = {command["task_id"]: command["step"] for command in running}
+    keys = {row.task_id: row.key for row in states}
+    return {
+        "written_at": datetime.datetime.fromtimestamp(now_us / 1e6, datetime.UTC).isoformat(),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "pipeline": pipeline,
+        "run_id": run_id,
+        "counts": dict(Counter(row.state for row in states if row.kind == "sample")),
+        "samples": [
+            {"kind": row.kind, "sample": row.key, "state": row.state, "step": steps.get(row.task_id or ""),
+             "error": row.skipped_because or row.error, "blocked_by": row.blocked_by}
+            for row in states
+        ],
+        "running": [command | {"sample": keys.get(command["task_id"])} for command in running],
+        "finished": finished,
+    }
+
+
+def write(path: Path, state: dict[str, Any]) -> None:
+    """Replace the file at ``path`` by ``state``: readers see the old or the new one, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
+    temporary.replace(path)

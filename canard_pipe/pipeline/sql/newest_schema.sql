@@ -1,0 +1,1 @@
+SELECT max(version) FROM canard_absurd.schema_version;

@@ -1,0 +1,1 @@
+SELECT folder FROM canard_absurd.planned WHERE task_id = $id;
