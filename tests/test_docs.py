@@ -1,0 +1,55 @@
+"""The pages: links lead somewhere, Python blocks are Python, and the README names every command."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("pipelines/**/*.md")])
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def broken_links(text: str, folder: Path) -> list[str]:
+    """Return the relative links of a page that lead to no file or folder."""
+    links = re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", text)
+    return [link for link in links if not re.match(r"[a-z]+:", link) and not (folder / link).exists()]
+
+
+def python_blocks(text: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_link_leads_somewhere(page):
+    assert broken_links(page.read_text(encoding="utf-8"), page.parent) == []
+
+
+def test_a_broken_link_is_found(tmp_path):
+    assert broken_links("see [it](nowhere.md) and [that](https://example.org)", tmp_path) == ["nowhere.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_python_block_is_python(page):
+    for block in python_blocks(page.read_text(encoding="utf-8")):
+        ast.parse(block)
+
+
+def test_the_index_names_every_page_of_docs():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {str(page.relative_to(ROOT / "docs")) for page in ROOT.glob("docs/**/*.md")} - {"README.md"}
+    assert {page for page in pages if f"]({page})" not in index} == set()
+
+
+def test_the_readme_names_every_command_and_no_other():
+    from canard_pipe.cli.main import COMMANDS
+
+    table = re.search(r"^## Commands\n(.*?)^## ", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+    assert table is not None
+    assert re.findall(r"^\| `(\w+)", table.group(1), re.MULTILINE) == list(COMMANDS)

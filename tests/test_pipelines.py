@@ -1,0 +1,151 @@
+"""The ready-made pipelines, run as a user runs them, against answers known beforehand."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import importlib.util
+import json
+import os
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import absent, require_tool, shared_data
+
+ROOT = Path(__file__).resolve().parents[1]
+DEMO = ROOT / "pipelines" / "demo"
+GERMLINE = ROOT / "pipelines" / "germline.py"
+
+
+def canard(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run canard-pipe in the folder ``cwd`` with this Python."""
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, "-c", "from canard_pipe.cli.main import main; main()", *map(str, arguments)],
+        cwd=cwd, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False, timeout=110,
+    )
+
+
+def sites(vcf: Path) -> list[str]:
+    """Return what `bcftools query` prints for contig, position, ref and alt, in the order of `LC_ALL=C sort`."""
+    lines = gzip.decompress(vcf.read_bytes()).decode().splitlines(keepends=True)
+    fields = [line.split("\t") for line in lines if not line.startswith("#")]
+    return sorted("\t".join([field[0], field[1], field[3], field[4]]) + "\n" for field in fields)
+
+
+def md5(lines: list[str]) -> str:
+    return hashlib.md5("".join(lines).encode()).hexdigest()
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# The demo
+
+
+def make_demo_data(folder: Path) -> Path:
+    return runpy.run_path(str(DEMO / "make_data.py"))["make"](folder)
+
+
+def test_the_demo_data_are_the_same_each_time(tmp_path):
+    make_demo_data(tmp_path / "one")
+    make_demo_data(tmp_path / "two")
+    made = files_below(tmp_path / "one")
+    assert made == files_below(tmp_path / "two")
+    assert sum(map(len, made.values())) < 1_000_000
+
+
+def test_demo_data_that_are_there_are_not_made_again(tmp_path):
+    sheet = make_demo_data(tmp_path)
+    (tmp_path / "reference.fa").write_text("mine")
+    assert make_demo_data(tmp_path) == sheet
+    assert (tmp_path / "reference.fa").read_text() == "mine"
+
+
+def test_the_demo_finds_what_was_planted_and_eider_needs_two_tries(tmp_path):
+    if importlib.util.find_spec("pybwa") is None:
+        absent("the package pybwa")
+    ended = canard("demo", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    folder = tmp_path / "canard-demo"
+    with (folder / "results" / "cohort" / "summary.tsv").open(newline="") as file:
+        summary = {row["sample"]: row for row in csv.DictReader(file, delimiter="\t")}
+    assert list(summary) == ["mallard", "teal", "pintail", "eider"]
+    assert {sample: (row["found"], row["missed"], row["unexpected"]) for sample, row in summary.items()} == {
+        sample: (row["planted"], "0", "0") for sample, row in summary.items()
+    }
+    tries = sorted(path.name for path in folder.glob("work/**/attempt-2"))
+    assert tries == ["attempt-2"]
+    assert "results" in ended.stdout
+
+    again = canard("demo", cwd=tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert not list(folder.glob("work/**/attempt-3"))
+
+
+# Germline
+
+
+def run_germline(sheet: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    for tool in ("bwa", "samtools", "bcftools"):
+        require_tool(tool)
+    genome = shared_data() / "yeast-chrI" / "ref" / "genome.fa"
+    return canard("run", GERMLINE, sheet, "--param", f"reference={genome}", cwd=folder)
+
+
+def write_sheet(path: Path, rows: list[tuple[str, Path]]) -> Path:
+    path.write_text("".join(["sample,fastq_1\n", *(f"{sample},{reads}\n" for sample, reads in rows)]))
+    return path
+
+
+@pytest.mark.slow
+def test_germline_gives_the_numbers_of_plain_shell(tmp_path):
+    data = shared_data()
+    expected = json.loads((data / "expected" / "yeast-chrI.json").read_text())["samples"]
+    ended = run_germline(data / "yeast-chrI" / "samples.csv", tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    results = tmp_path / "results"
+    for sample in ("A", "B", "C"):
+        found = sites(results / sample / f"{sample}.vcf.gz")
+        assert found == (data / "expected" / "sites" / f"yeast-chrI.{sample}.tsv").read_text().splitlines(keepends=True)
+        flagstat = json.loads((results / sample / f"{sample}.flagstat.json").read_text())
+        counts = expected[sample]["flagstat"]
+        assert {name: flagstat["QC-passed reads"][name] for name in ("total", "mapped")} == {
+            name: counts[name] for name in ("total", "mapped")
+        }
+        assert (len(found), md5(found)) == (expected[sample]["variants"], expected[sample]["sites_md5"])
+        assert {path.name for path in (results / sample).iterdir()} == {
+            f"{sample}.{ending}" for ending in ("bam", "bam.bai", "flagstat.json", "vcf.gz", "vcf.gz.tbi")
+        }
+    merged = sites(results / "cohort" / "merged.vcf.gz")
+    assert (len(merged), md5(merged)) == (526, "cf9a48a8bb45f247dca7215202d32359")
+    assert {path.name for path in (results / "cohort").iterdir()} == {"merged.vcf.gz", "merged.vcf.gz.tbi"}
+
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*")}
+    again = run_germline(data / "yeast-chrI" / "samples.csv", tmp_path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "work").rglob("*")} == before
+
+
+@pytest.mark.slow
+def test_germline_takes_one_sample_with_two_lanes(tmp_path):
+    """Lanes are aligned one by one and merged; a cohort of one sample has a merged file, too."""
+    data = shared_data() / "yeast-chrI" / "reads"
+    sheet = write_sheet(tmp_path / "samples.csv", [("twin, 1", data / "A.fastq.gz"), ("twin, 1", data / "B.fastq.gz")])
+    sheet.write_text(sheet.read_text().replace("twin, 1", '"twin, 1"'))
+    ended = run_germline(sheet, tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    (flagstat,) = tmp_path.glob("results/*/*.flagstat.json")
+    assert flagstat.name == "twin, 1.flagstat.json"
+    assert json.loads(flagstat.read_text())["QC-passed reads"]["primary"] == 50_000
+    (vcf,) = tmp_path.glob("results/*/twin*.vcf.gz")
+    assert sites(vcf) == sites(tmp_path / "results" / "cohort" / "merged.vcf.gz")
+    header = gzip.decompress(vcf.read_bytes()).decode().partition("#CHROM")[2].splitlines()[0]
+    assert header.endswith("FORMAT\ttwin, 1")
