@@ -22,7 +22,7 @@ from canard_pipe.errors import InputError
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
 from canard_pipe.engine.values import Skipped
-from canard_pipe.pipeline import cohorts, maintenance, planning, requests, retrying, snapshot
+from canard_pipe.pipeline import cohorts, maintenance, planning, retrying, snapshot
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.context import RunSetting, context_factory, handlers
 from canard_pipe.pipeline.gate import Gate
@@ -161,10 +161,11 @@ class _Run:
         for settled in publisher.finish(self.database):
             self.observer.note(f"{settled.target}: {settled.detail}")
         publisher.sweep(self.database)
+        asked = self._asked(self.retry) if self.retry else None
         plan, known = self._plan()
         if not planning.unchanged(plan, known):
             planning.apply_plan(self.database, plan)
-        only = self._retry() if self.retry else None
+        only = None if self.retry is None or asked is None else self._retry(self.retry, asked)
         cohorts.refresh(
             self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, spawn=False
         )
@@ -191,13 +192,25 @@ class _Run:
         )
         return plan, known
 
-    def _retry(self) -> set[str]:
-        assert self.retry is not None  # noqa: S101 - the caller has looked
-        chosen = retrying.retry(
-            self.database, self.pipeline_name, self.retry.keys, failed=self.retry.failed, from_step=self.retry.from_step
-        )
-        self.observer.note(requests.describe("retry", chosen))
-        return {row.task_id for row in chosen.rows if row.task_id is not None}
+    def _asked(self, retry: _Retry) -> list[str]:
+        """Return the keys that a retry is about: those named, or every failed one."""
+        states = cohorts.sample_states(self.database, self.pipeline_name)
+        possible = ("failed",) if retry.failed else retrying.RETRYABLE
+        chosen = retrying.choose(states, retry.keys, every=retry.failed, possible=possible, verb="retry")
+        for why in chosen.refused:
+            self.observer.note(f"not retried: {why}")
+        return [row.key for row in chosen.rows]
+
+    def _retry(self, retry: _Retry, asked: list[str]) -> set[str]:
+        """Make the asked tasks ready, unless the plan has: a changed row or file has given them a new start."""
+        if not asked:
+            return set()
+        rows = [row for row in cohorts.sample_states(self.database, self.pipeline_name) if row.key in asked]
+        left = [row.key for row in rows if row.state in retrying.RETRYABLE]
+        if left:
+            retrying.retry(self.database, self.pipeline_name, left, from_step=retry.from_step)
+        self.observer.note(f"will run again: {', '.join(asked)}")
+        return {row.task_id for row in rows if row.task_id is not None}
 
     def _work(self, gate: Gate) -> bool:
         options = self.options

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from canard_pipe.pipeline import run
+from canard_pipe.pipeline.observer import Silent
+
+HEADER = """
+from pathlib import Path
+from canard_pipe import InputFile, Pipeline, SampleRow, SampleSkipped
+
+HERE = Path(__file__).parent
+
+
+def count(what):
+    with (HERE / "counter.txt").open("a") as file:
+        file.write(f"{what}\\n")
+"""
+
+
+class Recorder(Silent):
+    """An observer that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.plans: list[list[str]] = []
+        self.ends: list[tuple[str, str, str, str]] = []
+        self.steps: list[tuple[str, str, str]] = []
+        self.notes: list[str] = []
+
+    def planned(self, lines: Sequence[str]) -> None:
+        self.plans.append(list(lines))
+
+    def step(self, kind: str, sample: str, step: str) -> None:
+        self.steps.append((kind, sample, step))
+
+    def ended(self, kind: str, sample: str, state: str, detail: str) -> None:
+        self.ends.append((kind, sample, state, detail))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@dataclass
+class Project:
+    """A launch folder with a pipeline file and a sheet."""
+
+    folder: Path
+    observer: Recorder = field(default_factory=Recorder)
+
+    @property
+    def pipeline(self) -> Path:
+        return self.folder / "pipeline.py"
+
+    @property
+    def sheet(self) -> Path:
+        return self.folder / "samples.csv"
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results"
+
+    def write(self, pipeline: str, sheet: str) -> None:
+        self.pipeline.write_text(HEADER + textwrap.dedent(pipeline))
+        self.write_sheet(sheet)
+
+    def write_sheet(self, sheet: str) -> None:
+        self.sheet.write_text(textwrap.dedent(sheet).lstrip())
+
+    def counted(self) -> list[str]:
+        """What the pipeline's functions counted outside the folders of tries, in the order of execution."""
+        file = self.folder / "counter.txt"
+        return file.read_text().split("\n")[:-1] if file.exists() else []
+
+    def run(self, **options: Any) -> run.RunReport:
+        self.observer = Recorder()
+        return run.run_pipeline(
+            run.RunOptions(
+                self.pipeline, self.sheet, options.pop("params", ()), self.folder, self.folder / ".canard",
+                self.folder / "work", self.results, **{"cpus": 2, **options},
+            ),
+            self.observer,
+        )
+
+    def retry(self, *keys: str, failed: bool = False, from_step: str | None = None) -> run.RunReport:
+        self.observer = Recorder()
+        return run.retry_stored(self.folder / ".canard", self.folder, keys, failed, from_step, self.observer)
+
+    def states(self, report: run.RunReport) -> dict[str, str]:
+        return {row["sample"]: row["state"] for row in report.samples}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+@pytest.fixture
+def write_gzip() -> Callable[[Path, str], None]:
+    import gzip
+
+    def write(path: Path, text: str) -> None:
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+    return write
