@@ -53,3 +53,19 @@ def test_the_readme_names_every_command_and_no_other():
     table = re.search(r"^## Commands\n(.*?)^## ", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
     assert table is not None
     assert re.findall(r"^\| `(\w+)", table.group(1), re.MULTILINE) == list(COMMANDS)
+
+
+def test_every_sql_block_runs_on_a_new_state(tmp_path):
+    from canard_pipe.engine.database import Database
+
+    blocks = [
+        block
+        for page in PAGES
+        for block in re.findall(r"^```sql\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    ]
+    assert len(blocks) >= 5
+    with Database(None, root=tmp_path) as database:
+        for block in blocks:
+            columns, rows = database.store.sql(block)
+            assert columns
+            assert rows == []
