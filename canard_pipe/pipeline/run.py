@@ -156,7 +156,7 @@ class _Run:
             self.observer.note(f"an earlier run died: {count} task{'s go' if count > 1 else ' goes'} on, nothing counted")
         checker = self.setting.checker = Checker()
         publisher = self.setting.publisher = Publisher(
-            self.options.results, self.options.state, checker.output, alive=lambda _path: False
+            self.options.results, self.options.state, checker.output, work=self.options.work, alive=self._may_be_written
         )
         for settled in publisher.finish(self.database):
             self.observer.note(f"{settled.target}: {settled.detail}")
@@ -181,6 +181,12 @@ class _Run:
         report = self._report(interrupted=interrupted)
         self.database.write("end_run", [{"run_id": self.run_id, "exit_status": report.exit_status}])
         return report
+
+    def _may_be_written(self, path: Path) -> bool:
+        """Tell whether a command is at work in the folder of a try that holds ``path``."""
+        executor = self.setting.executor
+        running = executor.running() if executor is not None else ()
+        return any(command.folder is not None and path.is_relative_to(command.folder) for command in running)
 
     def _plan(self) -> tuple[planning.Plan, dict[tuple[str, str], planning.Known]]:
         known = planning.known_rows(self.database, self.pipeline_name)
