@@ -1,0 +1,218 @@
+"""One call of a command, as data: the same for process, pipe, shell and call, and for every executor."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import TypedDict
+
+from canard_pipe.errors import InputError
+from canard_pipe.execution.resources import (
+    Escalate,
+    Request,
+    memory_bytes,
+    parse_limits,
+    parse_seconds,
+    time_seconds,
+)
+
+Argument = str | int | float | PurePath
+OWN_FILES = frozenset({"command.sh", "stdout.log", "stderr.log", "status.json", "status.json.new", "tmp"})
+
+
+class Options(TypedDict, total=False):
+    """What every command can be given.
+
+    ``outputs``: files or folders, relative to the folder of the try, that must be there and whole afterwards.
+    ``cpus``, ``memory`` ("4G"), ``time`` ("2h"): what is asked for; memory and time may be an ``Escalate``. The
+    command is ended at ``time``; memory is accounted, not enforced, on the local machine.
+    ``timeout``: seconds (or "90s") after which it is ended, if that is less than ``time``.
+    ``limits``: names (or names with amounts) of limits of the run, such as licences.
+    ``env``: variables for the command; a value of None takes the run's own. See environment.py for the others.
+    ``stdin``: a file. ``stdout``: a name in the folder of the try that gets the last member's standard output.
+    ``directory``: where the ``attempt-N`` folders go, instead of work/TASK/STEP; its own for each command.
+    ``heartbeat_seconds``: how often the lease is renewed meanwhile; a third of the lease by default.
+    ``sigpipe_ok``: members before the last may be ended by SIGPIPE (as before ``head``).
+    """
+
+    outputs: Iterable[str | PurePath]
+    cpus: float
+    memory: str | int | Escalate | None
+    time: str | float | Escalate | None
+    timeout: str | float | None
+    limits: Mapping[str, int] | Iterable[str] | None
+    env: Mapping[str, Argument | None] | None
+    stdin: str | PurePath | None
+    stdout: str | None
+    directory: str | PurePath | None
+    heartbeat_seconds: float | None
+    sigpipe_ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function to call in a fresh interpreter: what ``arguments.json`` says."""
+
+    label: str
+    identity: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A checked description of one call; nothing has happened yet. Made by :func:`command`.
+
+    ``members`` are the argument lists of a pipe, mostly one. ``shell`` is the text of a shell command and ``call``
+    the function of a call: what people meant, where ``members`` say how it is done.
+    """
+
+    members: tuple[tuple[str, ...], ...]
+    outputs: tuple[str, ...] = ()
+    cpus: float = 1
+    memory: str | int | Escalate | None = None
+    time: str | float | Escalate | None = None
+    timeout_seconds: float | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    stdin: str | None = None
+    stdout: str | None = None
+    directory: str | None = None
+    heartbeat_seconds: float | None = None
+    sigpipe_ok: bool = False
+    shell: str | None = None
+    call: Call | None = None
+
+    def digest(self, root: Path) -> str:
+        """Return what tells this command from another one: arguments, variables asked for, outputs, stdin, stdout.
+
+        Not cpus, memory, time and the like: asking for more of them is the same command. Paths below the launch
+        folder ``root`` count as relative to it, so that a project can be moved.
+        """
+        what = [
+            "call" if self.call else "process",
+            self.call.identity if self.call else self.members,
+            self.outputs,
+            sorted(self.env.items()),
+            self.stdin,
+            self.stdout,
+            self.sigpipe_ok,
+        ]
+        text = json.dumps(what).replace(json.dumps(str(root))[1:-1], "$ROOT")
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def text(self) -> str:
+        """Return the command as a person would type it."""
+        if self.call:
+            return self.call.label
+        return self.shell if self.shell is not None else " | ".join(shlex.join(member) for member in self.members)
+
+    def request(self, out_of_memory: int = 0) -> Request:
+        """Return what it takes from the budget, after so many tries that ran out of memory."""
+        return Request(self.cpus, memory_bytes(self.memory, out_of_memory) or 0, self.limits)
+
+    def seconds(self, timeouts: int = 0) -> float | None:
+        """Return after how many seconds it is ended, after so many tries that were; None: never."""
+        bounds = [
+            bound for bound in (time_seconds(self.time, timeouts), self.timeout_seconds) if bound is not None
+        ]
+        return min(bounds) if bounds else None
+
+
+def command(
+    members: Sequence[Sequence[Argument]],
+    options: Options,
+    *,
+    shell: str | None = None,
+    call: Call | None = None,
+) -> Command:
+    """Check everything that a caller gave and return the Command. Raises InputError, before anything happens."""
+    unknown = set(options) - set(Options.__annotations__)
+    if unknown:
+        raise InputError(f"unknown option {min(unknown)!r}; options are {', '.join(Options.__annotations__)}")
+    timeout, stdin, directory = options.get("timeout"), options.get("stdin"), options.get("directory")
+    made = Command(
+        members=tuple(_member(member) for member in members),
+        outputs=_outputs(options.get("outputs", ())),
+        cpus=options.get("cpus", 1),
+        memory=options.get("memory"),
+        time=options.get("time"),
+        timeout_seconds=None if timeout is None else parse_seconds(timeout),
+        limits=parse_limits(options.get("limits")),
+        env=_variables(options.get("env")),
+        stdin=None if stdin is None else argument_text(stdin, "stdin"),
+        stdout=_stdout(options.get("stdout")),
+        directory=None if directory is None else argument_text(directory, "directory"),
+        heartbeat_seconds=options.get("heartbeat_seconds"),
+        sigpipe_ok=bool(options.get("sigpipe_ok", False)),
+        shell=shell,
+        call=call,
+    )
+    if not made.members:
+        raise InputError("a command needs at least one program")
+    made.request()  # cpus and memory are checked here
+    made.seconds()
+    return made
+
+
+def argument_text(value: object, what: str = "an argument") -> str:
+    """Return an argument as the text that the program gets. Raises InputError if it has none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float | PurePath):
+        raise InputError(f"{what} must be text, a number or a path, not {value!r} ({type(value).__name__})")
+    text = str(value)
+    if "\0" in text:
+        raise InputError(f"{what} {text!r} holds a NUL character, which no program can be given")
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError as error:
+        raise InputError(f"{what} {text!r} is not valid text for this system") from error
+    return text
+
+
+def _member(member: Sequence[Argument]) -> tuple[str, ...]:
+    if isinstance(member, str | bytes) or not isinstance(member, Sequence):
+        raise InputError(f"a command is a list of arguments, not {member!r}; a text for the shell goes to ctx.shell")
+    texts = tuple(argument_text(item) for item in member)
+    if not texts or not texts[0]:
+        raise InputError("the list of arguments is empty, or its first is: no program is named")
+    return texts
+
+
+def _outputs(outputs: Iterable[str | PurePath]) -> tuple[str, ...]:
+    if isinstance(outputs, str | PurePath):
+        raise InputError(f"outputs must be a list of names, not {str(outputs)!r}")
+    names = []
+    for output in outputs:
+        name = argument_text(output, "an output")
+        path = PurePath(name)
+        if path.is_absolute() or ".." in path.parts or not path.parts:
+            raise InputError(f"the output {name!r} must be below the folder of the try: relative and without '..'")
+        if name in OWN_FILES - {"stdout.log", "stderr.log"}:
+            raise InputError(f"the output name {name!r} is canard-pipe's own")
+        names.append(str(path))
+    return tuple(names)
+
+
+def _stdout(name: str | None) -> str | None:
+    if name is None:
+        return None
+    text = argument_text(name, "stdout")
+    if "/" in text or text in ("", ".", "..") or text in OWN_FILES - {"stdout.log"}:
+        raise InputError(f"stdout must be the name of a new file in the folder of the try, not {text!r}")
+    return text
+
+
+def _variables(env: Mapping[str, Argument | None] | None) -> dict[str, str | None]:
+    if env is not None and not isinstance(env, Mapping):
+        raise InputError(f"env must be a dict of variables, not {type(env).__name__}")
+    variables: dict[str, str | None] = {}
+    for name, value in (env or {}).items():
+        text = argument_text(name, "the name of a variable")
+        if not text or "=" in text:
+            raise InputError(f"{text!r} is not the name of a variable")
+        variables[text] = None if value is None else argument_text(value, f"the variable {text}")
+    return variables

@@ -1,0 +1,81 @@
+"""What a context asks of an executor, and what it gives and gets. Local today; a scheduler is another module."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from canard_pipe.execution.command import Command
+from canard_pipe.execution.record import Identity, Record
+from canard_pipe.execution.resources import Request
+
+
+class Leaseholder(Protocol):
+    """The part of a claim that an executor needs."""
+
+    id: str
+    attempt: int
+    lease_seconds: float
+    lost: threading.Event
+    database: Any
+
+    def check(self) -> None:
+        """Raise LeaseLost if the lease is known to be gone, TaskReleased if the worker stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One try of a command, ready to start: its folder is made, ``command.sh`` is written."""
+
+    token: str
+    digest: str
+    identity: Identity
+    command: Command
+    attempt: int
+    folder: Path
+    environment: Mapping[str, str]
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCommand:
+    """A command for status views. ``state`` is waiting (for its share of the budget) or running."""
+
+    task_id: str
+    step: str
+    command: str
+    state: str
+    cpus: float
+    memory_asked_bytes: int
+    since_us: int
+    pids: tuple[int, ...] = ()
+    folder: Path | None = None
+    memory_bytes: int | None = None
+
+
+class Slot(Protocol):
+    """What a command holds while it is admitted: its share of the budget, its lease kept alive."""
+
+    def run(self, job: Job) -> Record:
+        """Run one try to its end and return how it ended, also if that was not by itself. Blocks."""
+
+
+class Executor(Protocol):
+    """Runs commands. ``name`` is what the ``jobs`` table says."""
+
+    name: str
+
+    def admit(
+        self, claim: Leaseholder, command: Command, request: Request, step: str
+    ) -> AbstractContextManager[Slot]:
+        """Wait until the command may start, keeping the lease alive; the share is given back at the end.
+
+        Raises BudgetError at once if it never could, LeaseLost and TaskReleased.
+        """
+
+    def running(self) -> Sequence[RunningCommand]:
+        """Return what is waiting and running now."""
