@@ -1,0 +1,82 @@
+"""canard-pipe runs the same steps over many samples and gets every sample to its end, whatever dies on the way.
+
+What a pipeline file needs::
+
+    from canard_pipe import Pipeline, SampleRow, InputFile, Escalate
+
+The engine by itself::
+
+    import canard_pipe
+
+    with canard_pipe.open("state.duckdb") as db:
+        db.spawn("align", {"depth": 30}, id="sample-101")
+        canard_pipe.work(db, {"align": align}, idle_timeout=0)
+
+Names are loaded when they are first used, so that importing the package costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from canard_pipe.errors import (
+        CanardError,
+        CommandError,
+        CommandFailed,
+        CommandNotStarted,
+        CommandTimeout,
+        ConflictError,
+        InputError,
+        InputFileError,
+        LeaseLost,
+        OutputError,
+        PipelineFileError,
+        PublishError,
+        ReplayError,
+        ResultUnavailable,
+        SampleSkipped,
+        SheetError,
+        SpawnConflict,
+        StateHeld,
+        StorageError,
+        TaskReleased,
+        TaskSuspended,
+        ValueEncodeError,
+    )
+    from canard_pipe.execution.resources import Escalate
+    from canard_pipe.pipeline.api import open, work
+    from canard_pipe.pipeline.definition import Pipeline
+    from canard_pipe.pipeline.rows import FileCheck, InputFile, SampleRow
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "open": "canard_pipe.pipeline.api",
+    "work": "canard_pipe.pipeline.api",
+    "Pipeline": "canard_pipe.pipeline.definition",
+    "SampleRow": "canard_pipe.pipeline.rows",
+    "InputFile": "canard_pipe.pipeline.rows",
+    "FileCheck": "canard_pipe.pipeline.rows",
+    "Escalate": "canard_pipe.execution.resources",
+}
+
+__all__ = [
+    "CanardError", "CommandError", "CommandFailed", "CommandNotStarted", "CommandTimeout", "ConflictError",
+    "Escalate", "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "OutputError", "Pipeline",
+    "PipelineFileError", "PublishError", "ReplayError", "ResultUnavailable", "SampleRow", "SampleSkipped",
+    "SheetError", "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "ValueEncodeError",
+    "__version__", "open", "work",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES.get(name, "canard_pipe.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,144 @@
+"""status, why and logs: what the state says, from any terminal, while a run is going or not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from canard_pipe.cli import output
+from canard_pipe.cli.options import json_option, state_option
+from canard_pipe.cli.session import Folders, Session
+
+if TYPE_CHECKING:
+    from canard_pipe.report.logs import Piece
+
+MOST_ROWS = 40
+FOLLOW_SECONDS = 0.3
+_COME_TO_ITS_END = frozenset({"done", "skipped", "failed", "cancelled", "blocked", "changed", "retired"})
+_CHOICES = (
+    "failed", "blocked", "cancelled", "changed", "running", "queued", "waiting", "skipped", "done", "retired",
+)  # fmt: skip
+
+
+@click.command(short_help="Show samples, steps and counts, also while a run is going.")
+@state_option
+@click.option(
+    "--only", "states", type=click.Choice(_CHOICES), multiple=True, help="Only rows in this state; may be repeated."
+)
+@click.option("--limit", type=click.IntRange(0), default=MOST_ROWS, show_default=True, help="How many rows; 0 is all.")
+@click.option(
+    "--pipeline", metavar="NAME", help="The pipeline, where the state holds several; the one run last by default."
+)
+@json_option
+@click.pass_obj
+def status(
+    session: Session, state: str, states: tuple[str, ...], limit: int, pipeline: str | None, as_json: bool
+) -> int:
+    """Show every sample with its state and steps, and counts. Works while a run is going, from any terminal.
+
+    Exit status: 0 the state could be read (whatever it says); 2 there is no state here; 3 it cannot be read.
+    """
+    from canard_pipe.pipeline.access import open_view
+    from canard_pipe.report.rows import EVERY, read_status
+
+    folders = session.use(state)
+    most = EVERY if as_json or limit == 0 else limit
+    with open_view(folders.state, folders.launch) as view:
+        found = read_status(view, pipeline=pipeline, states=states or None, limit=most)
+        if as_json:
+            output.as_json_list(row.as_json() for row in sorted(found.rows, key=lambda row: row.kind != "sample"))
+            return 0
+        from canard_pipe.report.status import foot_lines, head_lines, status_table
+
+        output.lines(head_lines(found, view, _now_us()))
+    if found.rows:
+        output.line()
+        output.render(status_table(found.rows))
+    foot = foot_lines(found, most)
+    if foot:
+        output.lines(["", *foot])
+    return 0
+
+
+@click.command(short_help="Tell why a sample is in its state, and what happens next.")
+@click.argument("sample", metavar="SAMPLE")
+@state_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def why(session: Session, sample: str, state: str, as_json: bool) -> int:
+    """Tell why SAMPLE is in its state: cause, command, exit code or signal, last lines of stderr, folder, history.
+
+    SAMPLE is the ID as in the sheet, or the name of a once or cohort function.
+    """
+    from canard_pipe.pipeline.access import open_view
+    from canard_pipe.report.why import explain, why_json, why_lines
+
+    folders = session.use(state)
+    with open_view(folders.state, folders.launch) as view:
+        found = explain(view, sample)
+    if as_json:
+        output.as_json(why_json(found, _now_us()))
+    else:
+        output.lines(why_lines(found, _now_us()))
+    return 0
+
+
+@click.command(short_help="Show the logs of a sample.")
+@click.argument("sample", metavar="SAMPLE")
+@click.argument("step", metavar="[STEP]", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is added, until the sample has come to its end.")
+@state_option
+@click.pass_obj
+def logs(session: Session, sample: str, step: str | None, follow: bool, state: str) -> int:
+    """Show what the commands of SAMPLE wrote, in their latest tries; only those of STEP where it is given."""
+    from canard_pipe.pipeline.access import open_view
+    from canard_pipe.report.logs import latest_tries, whole
+
+    folders = session.use(state)
+    if follow:
+        _print_pieces(_followed(folders, sample, step), folders)
+        return 0
+    with open_view(folders.state, folders.launch) as view:
+        _, tries = latest_tries(view, sample, step)
+    if not tries:
+        output.line(f"no command of {sample} has begun", err=True)
+    _print_pieces(whole(tries), folders)
+    return 0
+
+
+def _followed(folders: Folders, sample: str, step: str | None) -> Iterator[Piece]:
+    from canard_pipe.pipeline.access import open_view
+    from canard_pipe.report.logs import follow, latest_tries
+
+    def look() -> tuple[list[Path], bool]:
+        with open_view(folders.state, folders.launch) as view:
+            row, tries = latest_tries(view, sample, step, may_come=view.source == "live")
+            return tries, view.source != "live" or row.state in _COME_TO_ITS_END
+
+    return follow(look, lambda: time.sleep(FOLLOW_SECONDS))
+
+
+def _print_pieces(pieces: Iterable[Piece], folders: Folders) -> None:
+    """Print pieces of logs, with a head line wherever the file changes."""
+    current = None
+    at_line_start = True
+    for piece in pieces:
+        place = (piece.folder, piece.name)
+        if place != current:
+            current = place
+            path = piece.folder / piece.name
+            shown = path.relative_to(folders.launch) if path.is_relative_to(folders.launch) else path
+            output.line(("" if at_line_start else "\n") + f"==> {shown} <==")
+        output.raw(piece.text)
+        at_line_start = piece.text.endswith("\n")
+        output.flush()
+    if not at_line_start:
+        output.line()
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,183 @@
+"""run and check."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from canard_pipe.cli import output
+from canard_pipe.cli.options import json_option, param_option, pipeline_and_sheet, state_option
+from canard_pipe.cli.session import DEFAULT_STATE, Folders, Session
+
+if TYPE_CHECKING:
+    from canard_pipe.pipeline.observer import Observer
+    from canard_pipe.pipeline.run import RunReport
+
+
+@click.command(short_help="Run a pipeline over a sheet; the same line again resumes.")
+@pipeline_and_sheet
+@param_option
+@click.option("--cpus", type=click.FloatRange(min=0, min_open=True), help="How many cpus commands may use at once.")
+@click.option("--memory", metavar="SIZE", help="How much memory commands may ask for at once, such as 8G.")
+@click.option("--slots", type=click.IntRange(1, 10_000), help="How many samples may be in work at once.")
+@state_option
+@click.option("--work", metavar="DIR", default="work", show_default=True, help="Where commands run.")
+@click.option("--results", metavar="DIR", default="results", show_default=True, help="Where results are published.")
+@click.option("--dry-run", is_flag=True, help="Say what would run; run nothing.")
+@click.option("--rerun-changed", is_flag=True, help="Make samples anew whose input changed after they were done.")
+@click.option("--accept-changed", is_flag=True, help="Keep the results of such samples and say no more about it.")
+@json_option
+@click.pass_obj
+def run(
+    session: Session,
+    pipeline: str,
+    sheet: str,
+    params: tuple[str, ...],
+    cpus: float | None,
+    memory: str | None,
+    slots: int | None,
+    state: str,
+    work: str,
+    results: str,
+    dry_run: bool,
+    rerun_changed: bool,
+    accept_changed: bool,
+    as_json: bool,
+) -> int:
+    """Run PIPELINE (a Python file) over every sample of SHEET (a table). The same line again goes on where it stopped.
+
+    Exit status: 0 every sample, once and cohort function is done or skipped; 1 some are not; 2 the call, the
+    pipeline file or the sheet is wrong, and nothing ran; 3 it could not run; 130 interrupted.
+    """
+    from canard_pipe.execution.resources import parse_memory
+    from canard_pipe.pipeline.run import RunOptions, run_pipeline
+
+    if rerun_changed and accept_changed:
+        raise click.UsageError("--rerun-changed and --accept-changed exclude each other.")
+    here = Path.cwd()
+    session.use(state)
+    options = RunOptions(
+        pipeline_file=_below(here, pipeline),
+        sheet_file=_below(here, sheet),
+        params=params,
+        launch=here,
+        state=_below(here, state),
+        work=_below(here, work),
+        results=_below(here, results),
+        cpus=cpus,
+        memory_bytes=None if memory is None else parse_memory(memory),
+        slots=slots,
+        dry_run=dry_run,
+        rerun_changed=rerun_changed,
+        accept_changed=accept_changed,
+    )
+    with observing(to_stderr=as_json) as observer:
+        report = run_pipeline(options, observer)
+    if dry_run:
+        if as_json:
+            output.as_json_list(_for_machines(report.samples))
+        return 0
+    return finish(report, Folders(here, options.state), as_json=as_json)
+
+
+@click.command(short_help="Check pipeline and sheet; nothing runs.")
+@pipeline_and_sheet
+@param_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, problems, notes.")
+def check(pipeline: str, sheet: str, params: tuple[str, ...], as_json: bool) -> int:
+    """Check PIPELINE, its parameters and tools, and SHEET with the files it names. Nothing runs, nothing is written.
+
+    Exit status: 0 a run could start; 2 something is wrong: everything found is listed.
+    """
+    from canard_pipe.cli.exits import WRONG
+    from canard_pipe.errors import InputError
+    from canard_pipe.pipeline.run import check_pipeline
+
+    here = Path.cwd()
+    try:
+        notes = check_pipeline(_below(here, pipeline), _below(here, sheet), params)
+    except InputError as error:
+        if not as_json:
+            raise
+        output.as_json({"ok": False, "problems": _problems(error), "notes": []})
+        return WRONG
+    if as_json:
+        output.as_json({"ok": True, "problems": [], "notes": list(notes)})
+    else:
+        output.lines(notes)
+        output.line("nothing is wrong: a run can start")
+    return 0
+
+
+@contextmanager
+def observing(*, to_stderr: bool = False) -> Iterator[Observer]:
+    """Give the observer of a run: a live view on a terminal, plain lines elsewhere; close it at the end."""
+    import sys
+    import time
+
+    from canard_pipe.report.live import LiveView, PlainLines
+
+    def now_us() -> int:
+        return time.time_ns() // 1000
+
+    view: LiveView | PlainLines
+    if output.is_terminal(sys.stderr if to_stderr else sys.stdout):
+        view = LiveView(output.console(err=to_stderr), now_us)
+    else:
+        view = PlainLines(lambda text: output.line(text, err=to_stderr), now_us)
+    try:
+        yield view
+    finally:
+        view.close()
+
+
+def finish(report: RunReport, folders: Folders, *, as_json: bool) -> int:
+    """Print how a run ended and return its exit status."""
+    from canard_pipe.report.summary import summary_lines
+
+    here = Path.cwd()
+    default = folders.state == here / DEFAULT_STATE
+    lines = summary_lines(
+        report.samples,
+        exit_status=report.exit_status,
+        results=report.results,
+        here=here,
+        interrupted=report.interrupted,
+        state_option="" if default else f" --state {_relative(folders.state, here)}",
+    )
+    output.lines(["", *lines], err=as_json)
+    if as_json:
+        output.as_json_list(_for_machines(report.samples))
+    return report.exit_status
+
+
+def _for_machines(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return samples first; once and cohort functions are under ``function`` and have no sample."""
+    marked = [row | {"function": row["sample"], "sample": None} if row["kind"] != "sample" else row for row in rows]
+    return sorted(marked, key=lambda row: bool(row["kind"] != "sample"))
+
+
+def _below(folder: Path, name: str) -> Path:
+    return Path(os.path.abspath(folder / name))  # noqa: PTH100 - links are not followed
+
+
+def _relative(path: Path, here: Path) -> str:
+    import shlex
+
+    relative = os.path.relpath(path, here)
+    return shlex.quote(str(path) if relative.startswith("..") else relative)
+
+
+def _problems(error: Exception) -> list[dict[str, Any]]:
+    problems = getattr(error, "problems", None)
+    if not problems:
+        return [{"file": None, "line": None, "column": None, "message": str(error), "hint": ""}]
+    return [
+        {"file": each.file, "line": each.line, "column": each.column, "message": each.message, "hint": each.hint}
+        for each in problems
+    ]

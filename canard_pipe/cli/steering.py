@@ -1,0 +1,104 @@
+"""retry and cancel: asked of the living run, else done here."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from canard_pipe.cli import output
+from canard_pipe.cli.options import json_option, state_option
+from canard_pipe.cli.session import Folders, Session
+
+if TYPE_CHECKING:
+    from canard_pipe.pipeline.access import Answer
+
+
+@click.command(short_help="Run failed or cancelled samples again, and what depends on them.")
+@click.argument("samples", metavar="SAMPLE...", nargs=-1)
+@click.option("--failed", is_flag=True, help="Every sample, once and cohort function that failed.")
+@click.option(
+    "--from", "from_step", metavar="STEP", help="Make this step and those after it anew; earlier ones are kept."
+)
+@state_option
+@json_option
+@click.pass_obj
+def retry(
+    session: Session, samples: tuple[str, ...], failed: bool, from_step: str | None, state: str, as_json: bool
+) -> int:
+    """Run each SAMPLE again with its failures forgotten and its saved steps kept, and then what depends on it.
+
+    A run that is going on takes them over; else they run here, with the pipeline, sheet and parameters of the last
+    run. SAMPLE may also be the name of a once or cohort function.
+
+    Exit status: as that of run; 0 when a run that is going on has taken them over.
+    """
+    from canard_pipe.pipeline.access import require_state
+
+    if bool(samples) == failed:
+        raise click.UsageError("Name the samples to retry, or give --failed.")
+    folders = session.use(state)
+    require_state(folders.state)
+    answer = _asked(folders, "retry", {"keys": list(samples), "failed": failed, "from_step": from_step})
+    if answer is not None:
+        return _tell(answer, as_json)
+    from canard_pipe.cli.running import finish, observing
+    from canard_pipe.pipeline.run import retry_stored
+
+    with observing(to_stderr=as_json) as observer:
+        report = retry_stored(folders.state, folders.launch, list(samples), failed, from_step, observer)
+    return finish(report, folders, as_json=as_json)
+
+
+@click.command(short_help="Cancel samples and end their commands.")
+@click.argument("samples", metavar="SAMPLE...", nargs=-1)
+@click.option("--all", "every", is_flag=True, help="Everything that has not come to its end.")
+@state_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, message.")
+@click.pass_obj
+def cancel(session: Session, samples: tuple[str, ...], every: bool, state: str, as_json: bool) -> int:
+    """Cancel each SAMPLE: its commands are ended, nothing of it is published any more, saved steps are kept.
+
+    Exit status: 0 it is done; 2 there is no such sample; 3 the state cannot be reached.
+    """
+    from canard_pipe.pipeline.access import Answer, require_state
+
+    if bool(samples) == every:
+        raise click.UsageError("Name the samples to cancel, or give --all.")
+    folders = session.use(state)
+    require_state(folders.state)
+    answer = _asked(folders, "cancel", {"keys": list(samples), "all": every})
+    if answer is None:
+        from canard_pipe.pipeline.steering import cancel_stored
+
+        answer = Answer(True, cancel_stored(folders.state, folders.launch, samples, every=every))
+    return _tell(answer, as_json)
+
+
+def _asked(folders: Folders, kind: str, arguments: dict[str, object]) -> Answer | None:
+    """Ask the living run; None if there is none, or if it has ended before it could answer."""
+    from canard_pipe.errors import StorageError
+    from canard_pipe.pipeline.access import ask, living_owner, open_view
+
+    if living_owner(folders.state) is None:
+        return None
+    try:
+        with open_view(folders.state, folders.launch) as view:
+            if view.source == "file":
+                return None
+            return ask(view, kind, arguments, now_us=time.time_ns() // 1000)
+    except StorageError:
+        if living_owner(folders.state) is None:
+            return None
+        raise
+
+
+def _tell(answer: Answer, as_json: bool) -> int:
+    from canard_pipe.cli.exits import DONE, WRONG
+
+    if as_json:
+        output.as_json({"ok": answer.ok, "message": answer.message})
+    else:
+        output.line(answer.message if answer.ok else f"canard-pipe: {answer.message}", err=not answer.ok)
+    return DONE if answer.ok else WRONG

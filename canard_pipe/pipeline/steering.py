@@ -1,0 +1,27 @@
+"""Change a state that no run owns: for the moment, as its owner."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from canard_pipe.errors import InputError
+from canard_pipe.pipeline import requests, retrying
+from canard_pipe.pipeline.run import open_state
+
+
+def cancel_stored(state: Path, launch: Path, keys: Sequence[str], *, every: bool) -> str:
+    """Cancel unfinished samples of the last run and say what was done. Raises InputError for unknown names."""
+    with open_state(state, launch) as database:
+        runs = database.query("latest_run")
+        if not runs:
+            raise InputError(f"the state {state} knows no run yet")
+        chosen = retrying.cancel(database, runs[0][1], keys, every=every)
+    return requests.describe("cancel", chosen)
+
+
+def write_sql(state: Path, launch: Path, text: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Execute one SQL statement that may change something; return names of columns and rows. Raises StateHeld."""
+    with open_state(state, launch) as database:
+        return database.store.sql(text)

@@ -1,0 +1,253 @@
+"""Read what the reports show: the rows of the plan with their steps, from a View or, without SQL, from status.json."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from canard_pipe.engine.values import Codec
+from canard_pipe.errors import InputError
+from canard_pipe.pipeline.access import View
+from canard_pipe.report.wording import instant_text
+
+EVERY = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """A sample, once or cohort function. ``steps`` are the saved ones in order; ``now`` is the step it is in.
+
+    ``now_state`` tells how ``now`` stands: running or failed. ``seq`` is None where no task was made yet.
+    """
+
+    kind: str
+    function: str
+    sample: str
+    state: str
+    attempt: int | None = None
+    failures: int | None = None
+    max_failures: int | None = None
+    error: str | None = None
+    skipped_because: str | None = None
+    blocked_by: str | None = None
+    folder: str = ""
+    generation: int = 1
+    task_id: str | None = None
+    seq: int | None = None
+    line: int | None = None
+    available_us: int | None = None
+    updated_us: int | None = None
+    steps: tuple[str, ...] = ()
+    now: str | None = None
+    now_state: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Return what a person calls it."""
+        return self.sample if self.kind in ("sample", self.function) else f"{self.function} ({self.kind})"
+
+    @property
+    def lost(self) -> bool:
+        """Whether the plan names a task that is not in the database (BUGS 3)."""
+        return self.task_id is not None and self.seq is None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the row for machines. ``sample`` is the ID as typed; null for once and cohort functions."""
+        return {
+            "sample": self.sample if self.kind == "sample" else None,
+            "kind": self.kind,
+            "function": self.function,
+            "state": self.state,
+            "attempt": self.attempt,
+            "failures": self.failures,
+            "max_failures": self.max_failures,
+            "error": self.error,
+            "skipped_because": self.skipped_because,
+            "blocked_by": self.blocked_by,
+            "steps": list(self.steps),
+            "now": self.now,
+            "line": self.line,
+            "task_id": self.task_id,
+            "updated_at": instant_text(self.updated_us),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One ``run``, as recorded. ``params`` are as typed: ``NAME=VALUE``."""
+
+    run_id: str
+    pipeline: str
+    pipeline_file: Path
+    sheet_file: Path
+    params: tuple[str, ...]
+    settings: dict[str, Any]
+    host: str
+    pid: int
+    started_us: int
+    ended_us: int | None
+    exit_status: int | None
+
+    def folder(self, name: str) -> Path:
+        """Return the folder of tries (``work``) or of results."""
+        return Path(self.settings[name])
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What ``status`` shows. ``counts`` are those of all rows, by kind and state; ``rows`` may be fewer."""
+
+    pipeline: str
+    run: RunRow | None
+    counts: dict[str, dict[str, int]]
+    rows: tuple[PlanRow, ...]
+    others: tuple[str, ...] = field(default=())
+
+    @property
+    def total(self) -> int:
+        """Return how many rows the plan has."""
+        return sum(sum(states.values()) for states in self.counts.values())
+
+
+def latest_run(view: View) -> RunRow | None:
+    """Return the run that was started last, or None."""
+    runs = read_runs(view, limit=1)
+    return runs[0] if runs else None
+
+
+def read_runs(view: View, *, limit: int = EVERY) -> list[RunRow]:
+    """Return the runs, the latest first."""
+    codec = Codec(view.root)
+    runs = []
+    for row in view.query("report_runs", most=limit):
+        settings = json.loads(row[5])
+        settings |= {name: codec.decode(json.dumps(settings[name])) for name in ("work", "results")}
+        files = (codec.decode(row[2]), codec.decode(row[3]))
+        runs.append(RunRow(row[0], row[1], *files, tuple(json.loads(row[4])), settings, *row[6:]))
+    return runs
+
+
+def read_rows(
+    view: View,
+    pipeline: str,
+    *,
+    states: Collection[str] | None = None,
+    keys: Collection[str] | None = None,
+    limit: int = EVERY,
+    urgent_first: bool = False,
+) -> list[PlanRow]:
+    """Return rows of the plan with their steps."""
+    found = view.query(
+        "report_rows",
+        pipeline=pipeline,
+        most=limit,
+        urgent_first=urgent_first,
+        states=None if states is None else json.dumps(sorted(states)),
+        keys=None if keys is None else json.dumps(list(keys)),
+    )
+    seqs = json.dumps([row[13] for row in found if row[13] is not None])
+    steps: dict[int, list[str]] = {}
+    for seq, name, *_ in view.query("report_steps", seqs=seqs):
+        steps.setdefault(seq, []).append(name)
+    last = {row[0]: row for row in view.query("report_last_jobs", seqs=seqs)}
+    running = running_steps(view.snapshot, "task_id") if view.source == "live" else {}
+    rows = []
+    for row in found:
+        saved, job = tuple(steps.get(row[13], ())), last.get(row[13])
+        now, now_state = running.get(row[12]) if row[3] == "running" else None, None
+        if now is not None:
+            now_state = "running"
+        elif job is not None and job[2] != "done" and job[1] not in saved and row[3] in ("failed", "waiting"):
+            now, now_state = job[1], "failed"
+        rows.append(PlanRow(*(*row, saved, now, now_state)))
+    return rows
+
+
+def running_steps(snapshot: dict[str, Any] | None, by: str) -> dict[str, str]:
+    """Return the step that each running row is in, as far as the snapshot knows, ``by`` task_id or sample."""
+    running = (snapshot or {}).get("running") or []
+    return {str(item[by]): str(item["step"]) for item in running if item.get(by) and item.get("step")}
+
+
+def read_status(
+    view: View, *, pipeline: str | None = None, states: Collection[str] | None = None, limit: int = EVERY
+) -> Status:
+    """Return the status of the pipeline that was run last, or of ``pipeline``. Raises InputError if there is none.
+
+    With more rows than ``limit``, those that need somebody come first.
+    """
+    if view.source == "snapshot":
+        return _from_snapshot(view, states, limit)
+    runs = read_runs(view)
+    pipelines = list(dict.fromkeys(run.pipeline for run in runs))
+    if pipeline is not None and pipeline not in pipelines:
+        raise InputError(f"no pipeline named {pipeline!r} was run here; there is {', '.join(pipelines) or 'none'}")
+    if not pipelines:
+        return Status("", None, {}, ())
+    chosen = pipeline or pipelines[0]
+    counts: dict[str, dict[str, int]] = {}
+    for kind, state, count in view.query("report_counts", pipeline=chosen):
+        counts.setdefault(kind, {})[state] = count
+    total = sum(sum(states.values()) for states in counts.values())
+    rows = read_rows(view, chosen, states=states, limit=limit, urgent_first=total > limit)
+    run = next((run for run in runs if run.pipeline == chosen), None)
+    return Status(chosen, run, counts, tuple(rows), tuple(name for name in pipelines if name != chosen))
+
+
+def find_row(view: View, name: str) -> tuple[RunRow | None, PlanRow]:
+    """Return the row of the plan that is called ``name``: a sample's ID as typed, else a once or cohort function.
+
+    Raises InputError with the names that are close if there is none.
+    """
+    run = latest_run(view)
+    if run is None:
+        raise InputError("nothing was run here yet: start with `canard-pipe run PIPELINE SHEET`")
+    found = read_rows(view, run.pipeline, keys=[name])
+    if not found:
+        raise InputError(f"{name!r} is not in the plan of {run.pipeline}{_close(name, _names(view, run.pipeline))}")
+    found.sort(key=lambda row: row.kind != "sample")
+    return run, found[0]
+
+
+def _names(view: View, pipeline: str) -> list[str]:
+    found = view.query("report_rows", pipeline=pipeline, most=EVERY, urgent_first=False, states=None, keys=None)
+    return [row[2] for row in found]
+
+
+def _close(name: str, names: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    return f"; it has {', '.join(names[:10])}{' …' if len(names) > 10 else ''}" if names else ""
+
+
+def _from_snapshot(view: View, states: Collection[str] | None, limit: int) -> Status:
+    snapshot = view.snapshot or {}
+    running = running_steps(snapshot, "sample")
+    rows: list[PlanRow] = []
+    counts: dict[str, dict[str, int]] = {}
+    for item in snapshot.get("samples") or []:
+        kind, state = str(item.get("kind", "sample")), str(item.get("state", "?"))
+        counts.setdefault(kind, {}).setdefault(state, 0)
+        counts[kind][state] += 1
+        if states is None or state in states:
+            name = str(item.get("sample"))
+            now = running.get(name) or item.get("step")
+            rows.append(
+                PlanRow(
+                    kind,
+                    str(item.get("function") or name),
+                    name,
+                    state,
+                    error=item.get("error"),
+                    skipped_because=item.get("error"),
+                    blocked_by=item.get("blocked_by"),
+                    now=now,
+                    now_state=("running" if state == "running" else None) if now else None,
+                )
+            )
+    return Status(str(snapshot.get("pipeline", "")), None, counts, tuple(rows[:limit]))
