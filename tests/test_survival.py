@@ -238,6 +238,8 @@ def test_a_second_terminal_sees_a_going_run_and_a_second_run_is_refused(tmp_path
         wait_until((tmp_path / "running").exists, 20)
         owner = tmp_path / ".canard" / "owner.json"
         wait_until(lambda: json.loads(owner.read_text()).get("uri"), 20)
+        snapshot = tmp_path / ".canard" / "status.json"
+        wait_until(lambda: snapshot.exists() and len(json.loads(snapshot.read_text())["running"]) == 2, 20)
         status = canard(tmp_path, "status")
         assert status.returncode == 0
         assert "running" in status.stdout

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from canard_pipe.engine import arguments
 from canard_pipe.engine.writer import Row, Write
-from canard_pipe.errors import LeaseLost, ReplayError, RestoreError, StorageError, TaskReleased, TaskSuspended
+from canard_pipe.errors import (
+    ConflictError,
+    LeaseLost,
+    ReplayError,
+    RestoreError,
+    StorageError,
+    TaskReleased,
+    TaskSuspended,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +60,14 @@ class Grant:
     saved: tuple[Saved, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an attempt ended: its outcome in the history, and the task's state after it."""
+
+    outcome: str
+    state: str
+
+
 class Claim:
     """An attempt's lease. Every write needs the current token, state running and an unexpired deadline (G4).
 
@@ -69,12 +85,18 @@ class Claim:
         self.stopping: Callable[[], bool] = lambda: False
         self.step_name: str | None = None
         self.after_save: list[Callable[[], None]] = []
-        self.ended = False
+        self.ending: Ending | None = None
+        self._end_in_doubt = False
         self._deadline_us = grant.deadline_us
         self._saved = {saved.name: saved for saved in grant.saved}
         self._next_ordinal = max((saved.ordinal for saved in grant.saved), default=0) + 1
         self._used: set[str] = set()
         self._doubtful: set[str] = set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether this holder has ended the attempt."""
+        return self.ending is not None
 
     @property
     def input(self) -> Any:
@@ -92,8 +114,11 @@ class Claim:
         """
         self._enter(name)
         saved = self._saved.get(name)
-        if saved is not None and self._files_are_there(saved):
-            return cast("T", self._replay(saved, "step"))
+        if saved is not None:
+            value = self._replayed(saved, "step")
+            if self._files_are_there(saved):
+                self._used.add(name)
+                return cast("T", value)
         self._used.add(name)
         with self._inside(name):
             value = fn(*args)
@@ -114,10 +139,11 @@ class Claim:
         self._enter(name)
         saved = self._saved.get(name)
         if saved is not None:
-            self._replay(saved, "sleep")
+            self._replayed(saved, "sleep")
+            self._used.add(name)
             return
         row = self._owner_row() | {"delay_us": round(seconds * 1e6), "ordinal": self._next_ordinal, "name": name}
-        self._end("sleep_tasks", row, outcome="suspended")
+        self._end("sleep_tasks", row, Ending("suspended", "ready"))
         raise TaskSuspended(self.id, self.attempt)
 
     def suspend(self, waits: Iterable[tuple[str, str]], *, until_us: int | None = None) -> None:
@@ -128,17 +154,16 @@ class Claim:
         """
         rows = [{"seq": self.seq, "kind": kind, "key": key} for kind, key in waits]
         row = self._owner_row() | {"until_us": until_us}
-        self._end("suspend_tasks", row, outcome="suspended", extra=[("record_waits", rows)])
+        self._end("suspend_tasks", row, Ending("suspended", "suspended"), extra=[("record_waits", rows)])
         raise TaskSuspended(self.id, self.attempt)
 
     # -- the lease ----------------------------------------------------------------------------------------------
 
     def heartbeat(self, seconds: float | None = None) -> None:
-        """Renew the lease to at least ``seconds`` (the claim's own by default) from now (F11, S10). Raises LeaseLost."""
+        """Renew the lease to at least ``seconds`` from now, the claim's own by default (F11, S10). Raises LeaseLost."""
         if seconds is not None:
             arguments.seconds("seconds", seconds)
-        self._write("renew_leases", self._owner_row(seconds), "heartbeat")
-        self.renewed(seconds)
+        self.renewed(seconds, at_us=self._write("renew_leases", self._owner_row(seconds), "heartbeat"))
 
     def check(self) -> None:
         """Raise LeaseLost if the lease is known to be gone, TaskReleased if the worker stops. No SQL (S17)."""
@@ -149,19 +174,28 @@ class Claim:
 
     def seconds_left(self) -> float:
         """Return how long the lease still runs if nobody renews it; negative when it has expired."""
+        self.database.mind_the_clock()
         return (self._deadline_us - self.database.clock.now_us()) / 1e6
 
-    def renewed(self, seconds: float | None = None) -> None:
-        """Note that the lease was renewed now; for those who renew many claims at once."""
+    def renewed(self, seconds: float | None = None, *, at_us: int) -> None:
+        """Note that the lease was renewed at ``at_us``; for those who renew many claims at once."""
         lease = self.lease_seconds if seconds is None else seconds
-        self._deadline_us = max(self._deadline_us, self.database.clock.now_us() + round(lease * 1e6))
+        self._deadline_us = max(self._deadline_us, at_us + round(lease * 1e6))
+
+    def shift_deadline(self, then_us: int, shift_us: int) -> None:
+        """Note that leases which were live at ``then_us`` have been moved; see clock_guard.py."""
+        if self._deadline_us > then_us:
+            self._deadline_us += shift_us
 
     # -- the end of the attempt ---------------------------------------------------------------------------------
 
     def complete(self, result: Any = None) -> None:
-        """Store ``result`` and end the task (F12). Raises ValueEncodeError before any SQL, LeaseLost."""
+        """Store ``result`` and end the task (F12). Raises ValueEncodeError before any SQL, LeaseLost.
+
+        As all that ends an attempt, it may be repeated when its acknowledgement was lost: what is written stands.
+        """
         row = self._owner_row() | {"result": self.database.codec.encode(result)}
-        self._end("complete_tasks", row, outcome="completed")
+        self._end("complete_tasks", row, Ending("completed", "completed"))
 
     def fail(
         self, message: str, delay_seconds: float = 0.0, *, fatal: bool = False, cause: dict[str, Any] | None = None
@@ -175,11 +209,21 @@ class Claim:
         arguments.seconds("delay_seconds", delay_seconds, zero=True)
         text = message.encode(errors="replace").decode()
         row = self._owner_row() | {"error": text, "delay_us": round(delay_seconds * 1e6), "fatal": fatal}
-        self._end("fail_tasks", row, outcome="failed", error=text, cause=cause)
+        used = fatal or self.failures + 1 >= self.grant.max_failures
+        self._end("fail_tasks", row, Ending("failed", "failed" if used else "ready"), error=text, cause=cause)
+
+    def quarantine(self, reason: str) -> None:
+        """Fail the task without counting a failure, since what is stored for it cannot be read (G18, S31).
+
+        A retry by hand is the way out, once the reason is mended.
+        """
+        text = f"cannot be read: {reason}"
+        self._end("quarantine_tasks", self._owner_row() | {"error": text}, Ending("failed", "failed"), error=text,
+                  cause={"kind": "unreadable"})
 
     def release(self) -> None:
         """Hand the claim back: ready at once, nothing counted. For a graceful stop."""
-        self._end("release_tasks", self._owner_row(), outcome="released")
+        self._end("release_tasks", self._owner_row(), Ending("released", "ready"))
 
     # -- writing under the lease --------------------------------------------------------------------------------
 
@@ -188,8 +232,7 @@ class Claim:
 
         Durable on return. Raises LeaseLost if the claim is not current; then nothing of it was written.
         """
-        self._write("renew_leases", self._owner_row(), statement, extra=[(statement, rows)])
-        self.renewed()
+        self.renewed(at_us=self._write("renew_leases", self._owner_row(), statement, extra=[(statement, rows)]))
 
     def ride(self, statement: str, row: Row) -> None:
         """Let ``row`` join the next transaction of this process. It only informs: a crash before that loses it."""
@@ -205,7 +248,7 @@ class Claim:
             raise ReplayError(self.id, name, expected="one step", actual="a second step of that name")
         self.check()
         if self.seconds_left() < self.lease_seconds / 2:
-            self.heartbeat()
+            self.heartbeat()  # so that no step begins with a lease that is about to end (S17)
 
     def _look_up(self, name: str) -> None:
         # The save of this step was not acknowledged. If it had committed, its value stands (S26).
@@ -213,7 +256,6 @@ class Claim:
         for saved in self.database.saved_checkpoints([self.seq]).get(self.seq, ()):
             if saved.name == name:
                 self._saved[name] = saved
-                self._next_ordinal = saved.ordinal + 1
 
     def _files_are_there(self, saved: Saved) -> bool:
         gone = [file.path for file in self.database.codec.files(saved.text) if not file.unchanged()]
@@ -230,10 +272,10 @@ class Claim:
         )
         return False
 
-    def _replay(self, saved: Saved, kind: str) -> Any:
+    def _replayed(self, saved: Saved, kind: str) -> Any:
+        # Its name counts as used only when this has succeeded: a failed entry may be tried again (S16).
         if saved.kind != kind:
             raise ReplayError(self.id, saved.name, expected=saved.kind, actual=kind)
-        self._used.add(saved.name)  # only now: a failed entry may be tried again (S16)
         return self._restore(saved.text, kind)
 
     @contextmanager
@@ -246,48 +288,68 @@ class Claim:
 
     def _save(self, name: str, kind: str, text: str) -> None:
         saved = Saved(self._next_ordinal, name, kind, text)
+        self._next_ordinal += 1  # also if this is not acknowledged: the row may be there all the same
         row = self._owner_row() | {
             "ordinal": saved.ordinal, "name": name, "kind": kind, "value": text, "attempt": self.attempt,
         }
         try:
-            self._write("save_checkpoints", row, f"saving step {name!r}")
+            at_us = self._write("save_checkpoints", row, f"saving step {name!r}")
         except StorageError:
             self._used.discard(name)
             self._doubtful.add(name)
             raise
         self._saved[name] = saved
-        self._next_ordinal += 1
-        self.renewed()
+        self.renewed(at_us=at_us)
         hooks, self.after_save = self.after_save, []
         for hook in hooks:
             hook()
         self.step_saved(name)
 
     def _end(
-        self, transition: str, row: Row, *, outcome: str, error: str | None = None,
+        self, transition: str, row: Row, ending: Ending, *, error: str | None = None,
         cause: dict[str, Any] | None = None, extra: Sequence[tuple[str, Sequence[Row]]] = (),
     ) -> None:
         attempt = {
             "seq": self.seq, "attempt": self.attempt, "worker": self.worker, "started_us": self.grant.started_us,
-            "outcome": outcome, "error": error, "cause": None if cause is None else json.dumps(cause),
+            "outcome": ending.outcome, "error": error, "cause": None if cause is None else json.dumps(cause),
         }
-        self._write(transition, row | {"attempt": self.attempt}, transition.split("_")[0],
-                    extra=[*extra, ("record_attempts", [attempt])])
-        self.ended = True
+        if not self._has_ended_so(ending):
+            try:
+                self._write(transition, row | {"attempt": self.attempt}, transition.split("_")[0],
+                            extra=[*extra, ("record_attempts", [attempt])])
+            except (LeaseLost, ConflictError):
+                raise
+            except StorageError:
+                self._end_in_doubt = True
+                raise
+        self.ending = ending
         self.database.forget(self)
+
+    def _has_ended_so(self, ending: Ending) -> bool:
+        # An end that was not acknowledged may stand in the history, which is written with it.
+        if not self._end_in_doubt:
+            return False
+        found = self.database.query("ended_attempt", task_seq=self.seq, attempt=self.attempt)
+        self._end_in_doubt = False
+        return found == [(ending.outcome,)]
 
     def _write(
         self, transition: str, row: Row, operation: str, extra: Sequence[tuple[str, Sequence[Row]]] = ()
-    ) -> None:
+    ) -> int:
         if self.ended:
             raise LeaseLost(self.id, self.attempt, operation=operation)
+        write = Write(transition, row, self.id, self.attempt, extra=tuple(extra), operation=operation)
         try:
-            self.database.writer.write(
-                Write(transition, row, self.id, self.attempt, extra=tuple(extra), operation=operation)
-            )
+            self.database.writer.write(write)
         except LeaseLost:
             self.lost.set()
             raise
+        assert write.at_us is not None  # noqa: S101 - or it would have an error
+        return write.at_us
+
+    def renewal(self) -> Write:
+        """Return the write that renews this lease, for those who renew many at once."""
+        return Write("renew_leases", self._owner_row(), self.id, self.attempt, operation="heartbeat")
 
     def _owner_row(self, seconds: float | None = None) -> Row:
         lease = self.lease_seconds if seconds is None else seconds
@@ -296,7 +358,7 @@ class Claim:
     def _restore(self, text: str, operation: str) -> Any:
         try:
             return self.database.codec.decode(text)
-        except (ValueError, KeyError, TypeError) as error:
+        except ValueError as error:
             raise RestoreError(
                 f"a stored value cannot be read: {error}", task_id=self.id, operation=operation
             ) from error

@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import os
 import socket
-import threading
-import uuid
-import weakref
 from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from canard_pipe.engine import arguments, quack, recovery, schema
+from canard_pipe.engine import arguments, claiming, looking, quack, recovery, schema, spawning, transitions
 from canard_pipe.engine.claim import Claim, Grant, Saved
 from canard_pipe.engine.clock import Clock, SystemClock
+from canard_pipe.engine.clock_guard import ClockGuard
+from canard_pipe.engine.open_claims import OpenClaims
+from canard_pipe.engine.owner_record import process_start
 from canard_pipe.engine.ownership import Ownership
-from canard_pipe.engine.records import Checkpoint, TaskRecord, TaskSummary, summary
+from canard_pipe.engine.records import TaskRecord, TaskSummary
 from canard_pipe.engine.store import Intercept, Rows, Store, straight
 from canard_pipe.engine.values import Codec
-from canard_pipe.engine.writer import Row, Write, Writer
-from canard_pipe.errors import CloseError, InputError, ResultUnavailable, RestoreError, SpawnConflict, StorageError
+from canard_pipe.engine.writer import Row, Writer
+from canard_pipe.errors import CloseError, LeaseLost
 
 
 class Database:
@@ -42,14 +43,24 @@ class Database:
         lock: Path | None = None,
         wait_seconds: float = 5.0,
         conflict_retries: int = 8,
+        pulse_seconds: float | None = 0.2,
+        beside: Database | None = None,
     ) -> None:
+        """Open ``path``, None for a database in memory; ``root`` is the launch folder.
+
+        Waits ``wait_seconds`` at most for another owner. ``pulse_seconds``: how often a worker notes that this
+        process runs, so that a time when it did not is noticed; None does not. ``beside``: a second handle on the
+        file of another Database of this process, instead of ``path``.
+
+        Raises StateHeld, SchemaError, StorageError.
+        """
         self.clock = clock or SystemClock()
         self.codec = Codec(root)
-        self.identity = f"{socket.gethostname()}:{os.getpid()}"
+        self.identity = f"{socket.gethostname()}:{os.getpid()}:{process_start(os.getpid()) or ''}"
         self.ownership: Ownership | None = None
         self._claim_type = claim_type
-        self._claims: weakref.WeakValueDictionary[int, Claim] = weakref.WeakValueDictionary()
-        self._claims_lock = threading.Lock()
+        self._claims = OpenClaims()
+        self._guard, self._pulse_seconds = ClockGuard(self.clock), pulse_seconds
         self._closed = False
         self._server: quack.Server | None = None
         if path is not None:
@@ -58,11 +69,15 @@ class Database:
             )
         try:
             guard = self.ownership.check if self.ownership else None
-            self.store = Store(path, intercept=intercept, before_write=guard)
+            shared = None if beside is None else beside.store
+            self.store: Store = Store(path, intercept=intercept, before_write=guard, beside=shared)
             try:
                 schema.install(self.store, self.clock.now_us())
-                self.writer = Writer(self.store, self.clock, conflict_retries=conflict_retries)
-                self.interrupted = recovery.hand_back(self)
+                self.writer = Writer(
+                    self.store, self.clock, conflict_retries=conflict_retries, guard=self._guard,
+                    moved=self._claims.shift,
+                )
+                self.interrupted = recovery.hand_back(self) if beside is None else 0
             except BaseException:
                 self.store.close()
                 raise
@@ -97,7 +112,7 @@ class Database:
         for step in (self.stop_serving, self.writer.flush, self.store.close, *release):
             try:
                 step()
-            except Exception as error:  # noqa: BLE001 - every clean-up step is tried, then all errors are raised
+            except Exception as error:
                 problems.append(error)
         if problems:
             raise CloseError("closing the database failed", problems)
@@ -123,6 +138,17 @@ class Database:
                 self.ownership.withdraw()
             server.stop()
 
+    def mind_the_clock(self) -> None:
+        """If this process stood still or wall time was set: move all live leases by the gap, before anything else."""
+        if self._guard.look() is not None:
+            self.writer.mind_the_clock()
+
+    def pulse(self) -> AbstractContextManager[None]:
+        """Note within the block, every ``pulse_seconds``, that this process runs; a worker does so."""
+        if self._pulse_seconds is None:
+            return nullcontext()
+        return self._guard.pulse(self._pulse_seconds, self.mind_the_clock)
+
     # -- spawning -----------------------------------------------------------------------------------------------
 
     def spawn(
@@ -144,35 +170,12 @@ class Database:
         priority: int = 0, max_failures: int = 3,
     ) -> list[str]:
         """Make one task per input in one transaction and return their ids; the rules are those of :meth:`spawn`."""
-        arguments.text("name", name, 256)
-        arguments.text("queue", queue, 128)
-        arguments.whole("priority", priority, -(2**31), 2**31 - 1)
-        arguments.whole("max_failures", max_failures, 1, 1_000_000)
-        chosen = [str(uuid.uuid4()) for _ in inputs] if ids is None else [arguments.text("id", i, 256) for i in ids]
-        if len(chosen) != len(inputs):
-            raise InputError(f"{len(inputs)} inputs but {len(chosen)} ids")
-        if len(set(chosen)) != len(chosen):
-            raise InputError("ids are not unique")
-        common = {"name": name, "queue": queue, "priority": priority, "max_failures": max_failures}
-        rows = [
-            {"position": at, "id": id, "input": self.codec.encode(value)} | common
-            for at, (id, value) in enumerate(zip(chosen, inputs, strict=True))
-        ]
-
-        def insert() -> None:
-            known = self._known(chosen, within_transaction=True)
-            new = [row for row in rows if not _same(row, known.get(row["id"]))]
-            if new:
-                self.store.run("spawn_tasks", rows=json.dumps(new), now_us=self.clock.now_us())
-
-        try:
-            self.writer.transact(insert)
-        except StorageError:
-            # The insert may have committed: look, and never insert a second time (S23).
-            known = self._known(chosen)
-            if not all(_same(row, known.get(row["id"])) for row in rows):
-                raise
-        return chosen
+        rows = spawning.rows(
+            self.codec, name, inputs, ids=ids, queue=queue, priority=priority, max_failures=max_failures
+        )
+        if rows:
+            spawning.spawn(self, rows)
+        return [row["id"] for row in rows]
 
     # -- claiming -----------------------------------------------------------------------------------------------
 
@@ -191,120 +194,67 @@ class Database:
         names: Collection[str] | None = None, ids: Collection[str] | None = None, reap_limit: int = 64,
     ) -> list[Claim]:
         """Claim at most ``limit`` tasks at once, by priority, then time (S7); only of ``names`` where given (S8),
-        and only those of ``ids`` where given."""
-        arguments.whole("limit", limit, 0, 2**31 - 1)
-        arguments.text("queue", queue, 128)
+        and only those of ``ids`` where given. ``reap_limit`` 0 does not sweep first."""
         arguments.text("worker", worker, 128)
-        arguments.seconds("lease_seconds", lease_seconds)
-        if limit == 0 or (names is not None and not names):
+        arguments.whole("reap_limit", reap_limit, 0, 2**31 - 1)
+        request = claiming.Request(limit, queue, f"{worker}@{self.identity}", lease_seconds, names, ids)
+        request.check()
+        if request.is_empty:
             return []
-        self.reap(queue, limit=reap_limit)
-        holder = f"{worker}@{self.identity}"
+        if reap_limit:
+            self.reap(queue, limit=reap_limit)
 
-        def grab() -> list[Grant]:
-            return self._grab(limit, queue, holder, lease_seconds, names, ids)
+        def act() -> list[Claim]:
+            claims = [self._claim_type(self, grant) for grant in claiming.grab(self.store, self.clock, request)]
+            # Before the commit: whoever cancels one of them after it finds the claim to tell.
+            self._claims.add(claims)
+            return claims
 
-        claims = [self._claim_type(self, grant) for grant in self.writer.transact(grab)]
-        with self._claims_lock:
-            for claim in claims:
-                self._claims[claim.seq] = claim
-        return claims
-
-    def _grab(
-        self, limit: int, queue: str, holder: str, lease_seconds: float, names: Collection[str] | None,
-        ids: Collection[str] | None,
-    ) -> list[Grant]:
-        now_us = self.clock.now_us()
-        found = self.store.run(
-            "claim_candidates", queue=queue, most=limit, now_us=now_us,
-            names=None if names is None else json.dumps(sorted(names)), ids=None if ids is None else json.dumps(sorted(ids)),
-        )
-        if not found:
-            return []
-        tokens = [uuid.uuid4().hex for _ in found]
-        rows = [
-            {"seq": row[0], "version": row[1], "expired": int(row[8]), "token": token}
-            for row, token in zip(found, tokens, strict=True)
-        ]
-        deadline_us = now_us + round(lease_seconds * 1e6)
-        self.store.run("claim_tasks", rows=json.dumps(rows), worker=holder, now_us=now_us, deadline_us=deadline_us)
-        expired = [
-            {"seq": row[0], "attempt": row[4], "worker": row[9], "started_us": row[10], "outcome": "expired",
-             "error": "worker lease expired", "cause": None}
-            for row in found if row[8]
-        ]
-        if expired:
-            self.store.run("record_attempts", rows=json.dumps(expired), now_us=now_us)
-        again = [row[0] for row in found if row[4] > 0]
-        saved = self._saved(again, within_transaction=True) if again else {}
-        return [
-            Grant(
-                id=row[2], seq=row[0], name=row[3], attempt=row[4] + 1, failures=row[5] + int(row[8]),
-                max_failures=row[6], token=token, worker=holder, started_us=now_us, deadline_us=deadline_us,
-                lease_seconds=lease_seconds, input=row[7], saved=saved.get(row[0], ()),
-            )
-            for row, token in zip(found, tokens, strict=True)
-        ]
+        return list(self.writer.transact(act))
 
     def renew(self, claims: Sequence[Claim]) -> list[Claim]:
-        """Renew the leases of many claims; return those that are lost, with ``lost`` set on them."""
-        lost = []
-        for claim in claims:
-            if claim.lost.is_set() or claim.ended:
-                lost.append(claim)
-        live = [claim for claim in claims if claim not in lost]
-        writes = [
-            Write("renew_leases", claim._owner_row(), claim.id, claim.attempt, operation="heartbeat")
-            for claim in live
-        ]
+        """Renew the leases of many claims at once; return those that are lost, with ``lost`` set on them.
+
+        Raises StorageError if it is not known of some whether they were renewed; call again.
+        """
+        live = [claim for claim in claims if not claim.lost.is_set() and not claim.ended]
+        writes = [claim.renewal() for claim in live]
         self.writer.write_all(writes)
+        unknown: BaseException | None = None
         for claim, write in zip(live, writes, strict=True):
-            if write.error is None:
-                claim.renewed()
-            elif isinstance(write.error, StorageError):
+            if write.at_us is not None:
+                claim.renewed(at_us=write.at_us)
+            elif isinstance(write.error, LeaseLost):
                 claim.lost.set()
-                lost.append(claim)
-        return lost
+            else:
+                unknown = write.error
+        if unknown is not None:
+            raise unknown
+        return [claim for claim in claims if claim.lost.is_set() or claim.ended]
 
     # -- looking ------------------------------------------------------------------------------------------------
 
     def inspect(self, id: str) -> TaskRecord | None:
-        """Return a whole task with decoded values and checkpoints in saved order, or None if unknown (F8)."""
-        rows = self.store.query("inspect_task", id=id)
-        if not rows:
-            return None
-        seq, given, result = rows[0][14:17]
-        checkpoints = tuple(
-            Checkpoint(saved.name, saved.kind, self._decode(saved.text, id))
-            for saved in self._saved([seq]).get(seq, ())
-        )
-        return TaskRecord(
-            summary(rows[0]), self._decode(given, id), None if result is None else self._decode(result, id), checkpoints
-        )
+        """Return a whole task with decoded values and checkpoints in saved order, or None if unknown (F8, G15).
+
+        Raises RestoreError if one of its values cannot be read.
+        """
+        return looking.inspect(self.store, self.codec, id)
 
     def tasks(
         self, *, queue: str | None = None, state: str | Collection[str] | None = None, id: str | None = None,
         limit: int = 100,
     ) -> list[TaskSummary]:
         """List tasks without payload, the latest change first, then by id (F9). No state at all gives no rows."""
-        wanted = arguments.states(state)
-        arguments.whole("limit", limit, 0, 2**31 - 1)
-        rows = self.store.query(
-            "list_tasks", id=id, queue=queue, most=limit, states=None if wanted is None else json.dumps(wanted)
-        )
-        return [summary(row) for row in rows]
+        return looking.tasks(self.store, queue=queue, state=state, id=id, limit=limit)
 
     def result(self, id: str) -> Any:
         """Return what a completed task returned (F10). Raises ResultUnavailable with the state otherwise (S37)."""
-        rows = self.store.query("task_result", id=id)
-        state, result = rows[0] if rows else (None, None)
-        if state != "completed":
-            raise ResultUnavailable(id, state)
-        return self._decode(result, id)
+        return looking.result(self.store, self.codec, id)
 
     def saved_checkpoints(self, seqs: Sequence[int]) -> dict[int, tuple[Saved, ...]]:
         """Return the saved checkpoints of tasks by their ``seq``, in saved order."""
-        return self._saved(seqs)
+        return claiming.saved_checkpoints(self.store.query, seqs)
 
     def query(self, name: str, **params: Any) -> Rows:
         """Execute a named read; it sees what is committed."""
@@ -323,98 +273,27 @@ class Database:
 
     def cancel_many(self, ids: Collection[str]) -> list[str]:
         """Cancel the unfinished tasks among ``ids`` in one transaction and return their ids."""
-
-        def act() -> Rows:
-            now_us = self.clock.now_us()
-            found = self.store.run("live_tasks", ids=json.dumps(list(ids)))
-            if found:
-                rows = [{"seq": row[0], "version": row[1]} for row in found]
-                self.store.run("cancel_tasks", rows=json.dumps(rows), now_us=now_us)
-                ended = [_ended(row, "cancelled") for row in found if row[3] == "running"]
-                if ended:
-                    self.store.run("record_attempts", rows=json.dumps(ended), now_us=now_us)
-            return found
-
-        cancelled = self.writer.transact(act)
+        arguments.texts("ids", ids, 256)
+        cancelled = self.writer.transact(lambda: transitions.cancel(self.store, self.clock, ids))
         for row in cancelled:
             self.tell_lost(row[0])
         return [row[2] for row in cancelled]
 
     def reap(self, queue: str | None = None, *, limit: int = 64) -> int:
         """Fail tasks whose last lease has expired, oldest first, and return how many (S4, S6, G27)."""
-
-        def act() -> int:
-            now_us = self.clock.now_us()
-            found = self.store.run("exhausted_tasks", queue=queue, most=limit, now_us=now_us)
-            if found:
-                rows = [{"seq": row[0], "version": row[1]} for row in found]
-                self.store.run("expire_tasks", rows=json.dumps(rows), now_us=now_us)
-                ended = [
-                    {"seq": row[0], "attempt": row[3], "worker": row[4], "started_us": row[5], "outcome": "expired",
-                     "error": "worker lease expired", "cause": None}
-                    for row in found
-                ]
-                self.store.run("record_attempts", rows=json.dumps(ended), now_us=now_us)
-            return len(found)
-
-        return int(self.writer.transact(act))
+        expired = self.writer.transact(lambda: transitions.expire(self.store, self.clock, queue, limit))
+        for row in expired:
+            self.tell_lost(row[0])
+        return len(expired)
 
     def wake(self) -> int:
         """Make ready every suspended task whose waits are fulfilled or whose time has come; return how many."""
-
-        def act() -> int:
-            now_us = self.clock.now_us()
-            found = self.store.run("wakeable_tasks", now_us=now_us)
-            if found:
-                rows = [{"seq": row[0], "version": row[1]} for row in found]
-                self.store.run("wake_tasks", rows=json.dumps(rows), now_us=now_us)
-            return len(found)
-
-        return int(self.writer.transact(act))
+        return len(self.writer.transact(lambda: transitions.wake(self.store, self.clock)))
 
     def tell_lost(self, seq: int) -> None:
         """Tell the claim of this process on task ``seq``, if there is one, that its lease is gone."""
-        with self._claims_lock:
-            claim = self._claims.get(seq)
-        if claim is not None:
-            claim.lost.set()
+        self._claims.lose(seq)
 
     def forget(self, claim: Claim) -> None:
         """Drop an ended claim from those that are told of cancels."""
-        with self._claims_lock:
-            if self._claims.get(claim.seq) is claim:
-                del self._claims[claim.seq]
-
-    # -- inside -------------------------------------------------------------------------------------------------
-
-    def _known(self, ids: Sequence[str], *, within_transaction: bool = False) -> dict[str, tuple[Any, ...]]:
-        read: Callable[..., Rows] = self.store.run if within_transaction else self.store.query
-        return {row[0]: row for row in read("known_tasks", ids=json.dumps(list(ids)))}
-
-    def _saved(self, seqs: Sequence[int], *, within_transaction: bool = False) -> dict[int, tuple[Saved, ...]]:
-        read: Callable[..., Rows] = self.store.run if within_transaction else self.store.query
-        found: dict[int, list[Saved]] = {}
-        for seq, ordinal, name, kind, text in read("saved_checkpoints", seqs=json.dumps(list(seqs))):
-            found.setdefault(seq, []).append(Saved(ordinal, name, kind, text))
-        return {seq: tuple(saved) for seq, saved in found.items()}
-
-    def _decode(self, text: str, id: str) -> Any:
-        try:
-            return self.codec.decode(text)
-        except (ValueError, KeyError, TypeError) as error:
-            raise RestoreError(f"a stored value cannot be read: {error}", task_id=id, operation="read") from error
-
-
-def _same(row: Row, known: tuple[Any, ...] | None) -> bool:
-    if known is None:
-        return False
-    fields = ("name", "queue", "priority", "max_failures", "input")
-    differs = [field for field, found in zip(fields, known[1:], strict=True) if row[field] != found]
-    if differs:
-        raise SpawnConflict(row["id"], differs)
-    return True
-
-
-def _ended(row: tuple[Any, ...], outcome: str) -> Row:
-    return {"seq": row[0], "attempt": row[4], "worker": row[5], "started_us": row[6], "outcome": outcome,
-            "error": None, "cause": None}
+        self._claims.remove(claim)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 UTC = datetime.UTC
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,18 @@ def instant(us: int | None) -> datetime.datetime | None:
     """Return the aware UTC datetime of microseconds since 1970, exactly (L21)."""
     if us is None:
         return None
-    return datetime.datetime(1970, 1, 1, tzinfo=UTC) + datetime.timedelta(microseconds=us)
+    return _EPOCH + _after(us)
+
+
+def _after(us: int) -> datetime.timedelta:
+    return datetime.timedelta(microseconds=us)
 
 
 def summary(row: tuple[Any, ...]) -> TaskSummary:
     """Make a summary of the first 14 columns of list_tasks.sql or inspect_task.sql."""
-    head, available, created, updated = row[:8], row[8], row[9], row[10]
-    times = [instant(us) for us in (available, created, updated)]
-    return TaskSummary(*head, *times, row[11], instant(row[12]), row[13])  # type: ignore[arg-type]
+    (id, name, queue, state, priority, attempt, failures, max_failures, available, created, updated, worker, deadline,
+     error) = row[:14]
+    return TaskSummary(
+        id, name, queue, state, priority, attempt, failures, max_failures, _EPOCH + _after(available),
+        _EPOCH + _after(created), _EPOCH + _after(updated), worker, instant(deadline), error,
+    )

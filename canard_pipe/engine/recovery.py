@@ -7,6 +7,10 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
+from canard_pipe.engine.owner_record import process_start
+from canard_pipe.engine.store import Rows
+from canard_pipe.engine.transitions import ended
+
 if TYPE_CHECKING:
     from canard_pipe.engine.database import Database
 
@@ -21,35 +25,16 @@ def hand_back(database: Database) -> int:
     interrupted runs in a row without a new checkpoint fails with the cause ``kills the run``.
     """
     predecessor = database.ownership.predecessor if database.ownership else None
-    dead_identity = f"{predecessor.host}:{predecessor.pid}" if predecessor else None
-    here = database.identity.rpartition(":")[0]
-
-    def is_dead(worker: str) -> bool:
-        identity = worker.rpartition("@")[2]
-        if identity == dead_identity:
-            return True
-        host, _, pid = identity.rpartition(":")
-        return host == here and pid.isdigit() and not _alive(int(pid))
+    dead = None if predecessor is None else _identity(predecessor.host, predecessor.pid, predecessor.identity.started)
 
     def act() -> int:
-        now_us = database.clock.now_us()
-        dead = [row for row in database.store.run("running_tasks") if is_dead(row[4])]
-        if not dead:
-            return 0
-        ended = [
-            {"seq": row[0], "attempt": row[3], "worker": row[4], "started_us": row[5], "outcome": "interrupted",
-             "error": None, "cause": None}
-            for row in dead
+        holders = [
+            row for row in database.store.run("running_tasks")
+            if _is_dead(row[4].rpartition("@")[2], database.identity, dead)
         ]
-        database.store.run("record_attempts", rows=json.dumps(ended), now_us=now_us)
-        runs = dict(database.store.run("interrupted_runs", seqs=json.dumps([row[0] for row in dead])))
-        rows = [
-            {"seq": row[0], "version": row[1], "runs": runs.get(row[0], 0),
-             "kills": runs.get(row[0], 0) >= RUNS_BEFORE_BLAME}
-            for row in dead
-        ]
-        database.store.run("interrupt_tasks", rows=json.dumps(rows), now_us=now_us)
-        return len(dead)
+        if holders:
+            _interrupt(database, holders)
+        return len(holders)
 
     count = int(database.writer.transact(act))
     if count:
@@ -57,7 +42,41 @@ def hand_back(database: Database) -> int:
     return count
 
 
-def _alive(pid: int) -> bool:
+def _interrupt(database: Database, holders: Rows) -> None:
+    now_us = database.clock.now_us()
+    attempts = [ended(row[0], row[3], row[4], row[5], "interrupted") for row in holders]
+    database.store.run("record_attempts", rows=json.dumps(attempts), now_us=now_us)
+    runs: dict[int, int] = dict(database.store.run("interrupted_runs", seqs=json.dumps([row[0] for row in holders])))
+    rows = [
+        {"seq": row[0], "version": row[1], "runs": runs.get(row[0], 0),
+         "kills": runs.get(row[0], 0) >= RUNS_BEFORE_BLAME}
+        for row in holders
+    ]
+    database.store.run("interrupt_tasks", rows=json.dumps(rows), now_us=now_us)
+
+
+def _is_dead(holder: str, own: str, predecessor: str | None) -> bool:
+    # This process has just opened the file: what it holds under its own name is of a handle that was closed.
+    if holder in (own, predecessor):
+        return True
+    host, pid, started = _parts(holder)
+    if host != _parts(own)[0] or not pid.isdigit():
+        return False
+    if started:
+        return process_start(int(pid)) != started  # a process number alone is used again
+    return not _exists(int(pid))
+
+
+def _identity(host: str, pid: int, started: str) -> str:
+    return f"{host}:{pid}:{started}"
+
+
+def _parts(holder: str) -> tuple[str, str, str]:
+    host, pid, started = [*holder.split(":", 2), "", ""][:3]
+    return host, pid, started
+
+
+def _exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -22,6 +22,8 @@ def found_version(store: Store) -> int | None:
     if not any(ours for (ours,) in rows):
         raise SchemaError("the file is a DuckDB database of something else; it was not changed", None)
     ((version,),) = store.script("SELECT max(version) FROM canard_absurd.schema_version")
+    if version is None:
+        raise SchemaError("the file's schema has no version; it was not changed", None)
     return int(version)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import duckdb
 
 from canard_pipe.engine import conflicts, statements
-from canard_pipe.engine.literals import literal
 from canard_pipe.errors import ConflictError, ConnectionClosed, StorageError
 
 Rows = list[tuple[Any, ...]]
@@ -29,12 +28,14 @@ def straight(_name: str, execute: Callable[[], Rows]) -> Rows:
 class Store:
     """An open database. ``path`` None is a database in memory. ``before_write`` may refuse a transaction by raising.
 
+    ``beside`` is an open store whose database this one uses too, by a connection of its own.
+
     DuckDB's own defaults (all cores, 80 % of the memory) do not suit a login node: two threads and 512 MB.
     """
 
     def __init__(
         self, path: Path | None, *, read_only: bool = False, intercept: Intercept = straight,
-        before_write: Callable[[], None] | None = None,
+        before_write: Callable[[], None] | None = None, beside: Store | None = None,
     ) -> None:
         self.path = path
         self._intercept = intercept
@@ -49,20 +50,25 @@ class Store:
         }
         if not read_only:
             config["storage_compatibility_version"] = "v1.5.0"  # VARIANT columns and casts need it
+        self.connection: duckdb.DuckDBPyConnection
         try:
-            self.connection = duckdb.connect(
-                ":memory:" if path is None else str(path), read_only=read_only, config=config
-            )
+            if beside is not None:
+                self.connection = beside.connection.cursor()
+            else:
+                self.connection = duckdb.connect(
+                    ":memory:" if path is None else str(path), read_only=read_only, config=config
+                )
         except duckdb.Error as error:
             raise StorageError(f"cannot open {path}: {error}", operation="open") from error
         self._writing = _Connection(self.connection)
         self.write_lock = threading.RLock()
 
     def close(self) -> None:
-        """Close the database; a second call does nothing."""
-        if not self._closed:
-            self._closed = True
-            self.connection.close()
+        """Close the database after the transaction that is going on; a second call does nothing."""
+        with self.write_lock:
+            if not self._closed:
+                self._closed = True
+                self.connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -70,8 +76,8 @@ class Store:
         with self.write_lock:
             self._guard()
             self._before_write()
-            self._attempt("begin", lambda: _fetched(self.connection.execute("BEGIN")))
             try:
+                self._attempt("begin", lambda: _fetched(self.connection.execute("BEGIN")))
                 yield
                 self._attempt("commit", lambda: _fetched(self.connection.execute("COMMIT")))
             except BaseException:
@@ -95,6 +101,17 @@ class Store:
         for statement in rest:
             self._execute(self._writing, name, statement, params)
         return int(rows[0][0]) if rows else 0
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let all queries of this thread within the block see the same state of the database."""
+        self._guard()
+        reader = self._reader()
+        reader.begin()
+        try:
+            yield
+        finally:
+            reader.end()
 
     def query(self, name: str, **params: Any) -> Rows:
         """Execute a named read on a connection of the calling thread; it sees what is committed."""
@@ -128,7 +145,7 @@ class Store:
         return reader
 
     def _execute(self, on: _Connection, name: str, statement: statements.Statement, params: dict[str, Any]) -> Rows:
-        return self._attempt(name, lambda: on.execute(name, statement, params))
+        return self._attempt(name, lambda: on.execute(statement, params))
 
     def _attempt(self, name: str, execute: Callable[[], Rows]) -> Rows:
         try:
@@ -153,23 +170,24 @@ class Store:
 
 
 class _Connection:
-    """A connection and the statements that are prepared on it.
+    """A connection that executes statements with bound parameters.
 
-    A prepared statement costs half of a bound one, which DuckDB plans anew each time; its arguments are literals.
+    Nothing is prepared for later: DuckDB 1.5.5 plans a PREPAREd statement once, with the table's statistics of that
+    moment, and keeps a filter that was always false or always true then (tests/engine/test_store.py shows it).
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._prepared: dict[statements.Statement, str] = {}
 
-    def execute(self, name: str, statement: statements.Statement, params: dict[str, Any]) -> Rows:
-        prepared = self._prepared.get(statement)
-        if prepared is None:
-            prepared = f"{name}_{len(self._prepared)}"
-            self._connection.execute(f"PREPARE {prepared} AS {statement.sql}")
-            self._prepared[statement] = prepared
-        given = ", ".join(f"{key} := {literal(params[key])}" for key in sorted(statement.parameters))
-        return _fetched(self._connection.execute(f"EXECUTE {prepared}({given})" if given else f"EXECUTE {prepared}"))
+    def begin(self) -> None:
+        self._connection.execute("BEGIN TRANSACTION READ ONLY")
+
+    def end(self) -> None:
+        self._connection.execute("ROLLBACK")
+
+    def execute(self, statement: statements.Statement, params: dict[str, Any]) -> Rows:
+        given = {name: params[name] for name in statement.parameters}
+        return _fetched(self._connection.execute(statement.sql, given or None))
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> Rows:

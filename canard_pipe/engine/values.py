@@ -25,7 +25,7 @@ import math
 import os
 import stat
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
@@ -33,6 +33,7 @@ from typing import Any
 from canard_pipe.errors import ValueEncodeError
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+_DEEPEST = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Codec:
     """Encodes and decodes values. ``root`` is the launch folder: paths below it are stored relative to it."""
 
     def __init__(self, root: Path) -> None:
-        self.root = Path(os.path.abspath(root))
+        self.root = Path(os.path.abspath(root))  # noqa: PTH100 - links are kept as given
 
     def encode(self, value: Any, *, with_files: bool = False) -> str:
         """Return ``value`` as JSON text.
@@ -73,19 +74,26 @@ class Codec:
         With ``with_files``, size and time of existing regular files below the launch folder are kept beside their
         paths. Raises ValueEncodeError, which names the place in the value, before anything is sent (G17).
         """
-        tree = self._to_tree(value, "$", with_files)
+        tree = self._to_tree(value, "$", with_files, 0)
         return json.dumps(tree, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
     def decode(self, text: str) -> Any:
         """Return the value of JSON text made by :meth:`encode`. Raises ValueError if it is not such text."""
-        return self._from_tree(json.loads(text))
+        try:
+            return self._from_tree(json.loads(text))
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
+            raise ValueError(f"not a stored value: {error!r}") from error
 
     def files(self, text: str) -> Iterator[StoredFile]:
         """Yield every project file that an encoded value names."""
         if '"$project"' in text:
             yield from self._files(json.loads(text))
 
-    def _to_tree(self, value: Any, where: str, with_files: bool) -> Any:
+    def _to_tree(self, value: Any, where: str, with_files: bool, depth: int) -> Any:
+        if depth > _DEEPEST:
+            raise ValueEncodeError(
+                f"lists and dicts are nested more than {_DEEPEST} deep, or hold themselves", where[:99]
+            )
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, enum.Enum):
@@ -94,33 +102,37 @@ class Codec:
             return _text(value, where)
         if isinstance(value, int):
             if not _INT_MIN <= value <= _INT_MAX:
-                raise ValueEncodeError(f"the integer {value} does not fit 64 bits", where)
+                raise ValueEncodeError("an integer does not fit 64 bits", where)
             return int(value)
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
         if isinstance(value, PurePath):
             return self._path_to_tree(Path(value), where, with_files)
         if isinstance(value, tuple):
-            return {"$tuple": [self._to_tree(item, f"{where}[{i}]", with_files) for i, item in enumerate(value)]}
+            return {"$tuple": self._items_to_tree(value, where, with_files, depth)}
         if isinstance(value, list):
-            return [self._to_tree(item, f"{where}[{i}]", with_files) for i, item in enumerate(value)]
+            return self._items_to_tree(value, where, with_files, depth)
         if isinstance(value, dict):
-            return self._dict_to_tree(value, where, with_files)
+            return self._dict_to_tree(value, where, with_files, depth)
         for kind, tag, encode, _ in _SCALARS:
             if type(value) is kind:
-                return {tag: encode(value)}
+                content = encode(value)
+                return {tag: _text(content, where) if isinstance(content, str) else content}
         raise ValueEncodeError(
             f"a {type(value).__qualname__} cannot be stored; return text, numbers, paths, lists or dicts", where
         )
 
-    def _dict_to_tree(self, value: dict[Any, Any], where: str, with_files: bool) -> Any:
+    def _items_to_tree(self, items: Sequence[Any], where: str, with_files: bool, depth: int) -> list[Any]:
+        return [self._to_tree(item, f"{where}[{at}]", with_files, depth + 1) for at, item in enumerate(items)]
+
+    def _dict_to_tree(self, value: dict[Any, Any], where: str, with_files: bool, depth: int) -> Any:
         odd = False
         tree: dict[str, Any] = {}
         for key, item in value.items():
             if not isinstance(key, str):
                 raise ValueEncodeError(f"the dict key {key!r} is not text", where)
             odd = odd or key.startswith("$")
-            tree[_text(key, where)] = self._to_tree(item, f"{where}.{key}", with_files)
+            tree[_text(key, where)] = self._to_tree(item, f"{where}.{key}", with_files, depth + 1)
         return {"$dict": [[key, item] for key, item in tree.items()]} if odd else tree
 
     def _path_to_tree(self, path: Path, where: str, with_files: bool) -> dict[str, Any]:
@@ -193,5 +205,5 @@ _SCALARS: tuple[tuple[type, str, Callable[[Any], Any], Callable[[Any], Any]], ..
     (datetime.timedelta, "$timedelta", lambda value: [value.days, value.seconds, value.microseconds], _delta),
     (decimal.Decimal, "$decimal", str, decimal.Decimal),
     (uuid.UUID, "$uuid", str, uuid.UUID),
-    (Skipped, "$skipped", lambda value: value.reason, Skipped),
+    (Skipped, "$skipped", lambda value: str(value.reason), Skipped),
 )

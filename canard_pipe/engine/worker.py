@@ -7,7 +7,7 @@ import threading
 import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,14 @@ from canard_pipe.engine import arguments
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.database import Database
 from canard_pipe.errors import (
-    FailureRecordingError, InputError, LeaseLost, RestoreError, StorageError, TaskReleased, TaskSuspended,
+    CanardError,
+    FailureRecordingError,
+    InputError,
+    LeaseLost,
+    RestoreError,
+    StorageError,
+    TaskReleased,
+    TaskSuspended,
 )
 
 log = logging.getLogger(__name__)
@@ -48,7 +55,7 @@ class Failure:
     cause: dict[str, Any] | None = None
 
 
-def describe(error: BaseException, claim: Claim, delay_seconds: float) -> Failure:
+def describe(error: BaseException, claim: Claim, delay_seconds: float) -> Failure:  # noqa: ARG001 - a policy's shape
     """Say how to record ``error``: its message whole, its type as the cause, after the worker's fixed delay."""
     message = str(error) or type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
@@ -66,24 +73,61 @@ def run(
     """Run one attempt and record how it ended (F17).
 
     A handler's exception counts one failure. A lost lease does not, and is not recorded against the newer attempt
-    (S30); storage errors propagate (G10), as do KeyboardInterrupt and SystemExit (G23).
+    (S30). A stored value that cannot be read fails the task without counting a failure (G18, S31). Other storage
+    errors propagate (G10), as do KeyboardInterrupt and SystemExit, which hand the claim back (G23).
     """
     try:
         result = handler(claim.input, claim)
         if not claim.ended:
             claim.complete(result)
-        return Outcome(claim.id, claim.attempt, "completed", "completed", result)
+            return _ended(claim, result=result)
+        return _ended(claim)  # the handler has ended it by itself
     except TaskSuspended:
-        return Outcome(claim.id, claim.attempt, "suspended", None)
+        return _ended(claim)
     except TaskReleased:
-        claim.release()
-        return Outcome(claim.id, claim.attempt, "released", "ready")
+        return _hand_back(claim)
     except LeaseLost as error:
         return Outcome(claim.id, claim.attempt, "lost", None, error=error)
+    except RestoreError as error:
+        return _quarantine(claim, error)
     except StorageError:
         raise
     except Exception as error:
+        if claim.ended:
+            log.warning("task %s: its handler failed after it had ended the attempt", claim.id, exc_info=error)
+            return _ended(claim, error=error)
         return _record(claim, error, describe(error, claim, failure_delay))
+    except BaseException:  # an interrupt passes and counts nothing, neither now nor when the lease runs out
+        if not claim.ended:
+            with suppress(CanardError):
+                claim.release()
+        raise
+
+
+def _ended(claim: Claim, *, result: Any = None, error: BaseException | None = None) -> Outcome:
+    if claim.ending is None:  # a TaskSuspended that no suspension of this claim has raised
+        return Outcome(claim.id, claim.attempt, "suspended", None)
+    return Outcome(claim.id, claim.attempt, claim.ending.outcome, claim.ending.state, result, error)
+
+
+def _hand_back(claim: Claim) -> Outcome:
+    if claim.ended:
+        return _ended(claim)
+    try:
+        claim.release()
+    except LeaseLost as error:
+        return Outcome(claim.id, claim.attempt, "lost", None, error=error)
+    return _ended(claim)
+
+
+def _quarantine(claim: Claim, error: RestoreError) -> Outcome:
+    if claim.ended:
+        return _ended(claim, error=error)
+    try:
+        claim.quarantine(str(error))
+    except LeaseLost:
+        return Outcome(claim.id, claim.attempt, "lost", None, error=error)
+    return _ended(claim, error=error)
 
 
 def _record(claim: Claim, error: Exception, failure: Failure) -> Outcome:
@@ -93,8 +137,7 @@ def _record(claim: Claim, error: Exception, failure: Failure) -> Outcome:
         return Outcome(claim.id, claim.attempt, "lost", None, error=error)
     except StorageError as storage_error:
         raise FailureRecordingError(claim.id, storage_error) from error
-    used = failure.fatal or claim.failures + 1 >= claim.grant.max_failures
-    return Outcome(claim.id, claim.attempt, "failed", "failed" if used else "ready", error=error)
+    return _ended(claim, error=error)
 
 
 class Worker:
@@ -123,7 +166,7 @@ class Worker:
         self.database, self.handlers = database, dict(handlers)
         self.slots = arguments.whole("slots", slots, 1, 10_000)
         self.poll_seconds = arguments.seconds("poll_seconds", poll_seconds)
-        self._queue, self._worker = queue, worker
+        self._queue, self._worker = arguments.text("queue", queue, 128), arguments.text("worker", worker, 128)
         self._lease_seconds = arguments.seconds("lease_seconds", lease_seconds)
         self._reap_limit = arguments.whole("reap_limit", reap_limit, 0, 2**31 - 1)
         self._failure_delay = arguments.seconds("failure_delay", failure_delay, zero=True)
@@ -133,6 +176,7 @@ class Worker:
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._busy = 0
+        self._next_sweep = float("-inf")
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -154,41 +198,63 @@ class Worker:
         """Take tasks until ``max_tasks`` attempts were claimed, nothing was eligible for ``idle_timeout`` seconds,
         or :meth:`stop`; return how many were claimed (F18, S32). ``idle_timeout`` 0 drains what is eligible now.
 
-        Ends too when nothing was eligible and ``finished()`` says so. Unknown names are left alone (S8). Lost leases and unreadable rows do not stop the worker (S31).
+        Ends too when nothing was eligible and ``finished()`` says so. Unknown names are left alone (S8). Lost leases
+        and unreadable rows do not stop the worker (S31).
         """
         arguments.seconds("idle_timeout", idle_timeout, zero=True, endless=True)
         if max_tasks != float("inf"):
             arguments.whole("max_tasks", max_tasks, 0, 2**31 - 1)
         taken = 0
         idle_since = self.database.clock.monotonic()
-        with self._executor() as submit:
+        with self.database.pulse(), self._executor() as submit:
             while taken < max_tasks and not self.stopping:
                 free = self._wait_for_slot()
                 if self._broken is not None or self.stopping:
                     break
+                was_busy = free < self.slots  # then a handler may make work after this claim has found none
                 claims = self._claim(min(free, max_tasks - taken))
-                for claim in claims:
-                    taken += 1
-                    claim.stopping = self._stopping.is_set
-                    submit(claim)
+                taken += len(claims)
+                self._start(claims, submit)
                 if claims:
                     idle_since = self.database.clock.monotonic()
                     continue
                 left = idle_timeout - (self.database.clock.monotonic() - idle_since)
-                if not self._idle(left):
+                if not self._idle(left, was_busy):
                     break
-                if self._busy:
+                if was_busy:
                     idle_since = self.database.clock.monotonic()
+            if self._broken is not None:
+                self.stop()  # the other handlers give their claims back
         if self._broken is not None:
             raise self._broken
         return taken
 
+    def _start(self, claims: list[Claim], submit: Callable[[Claim], None]) -> None:
+        left = list(claims)
+        try:
+            while left:
+                left[0].stopping = self._stopping.is_set
+                submit(left.pop(0))
+        except BaseException:
+            for claim in left:  # claimed, but nobody has begun with them
+                with suppress(CanardError):
+                    claim.release()
+            raise
+
     def _claim(self, limit: float) -> list[Claim]:
-        self.database.wake()
+        self._sweep()
         return self.database.claim_many(
             int(min(limit, self.slots)), queue=self._queue, worker=self._worker,
-            lease_seconds=self._lease_seconds, names=self._names(), ids=self._ids(), reap_limit=self._reap_limit,
+            lease_seconds=self._lease_seconds, names=self._names(), ids=self._ids(), reap_limit=0,
         )
+
+    def _sweep(self) -> None:
+        """Wake suspended tasks and fail exhausted ones, once per poll interval: claims come far more often."""
+        now = self.database.clock.monotonic()
+        if now >= self._next_sweep:
+            self._next_sweep = now + self.poll_seconds
+            self.database.wake()
+            self.database.reap(self._queue, limit=self._reap_limit)
 
     def _wait_for_slot(self) -> int:
         with self._changed:
@@ -196,12 +262,13 @@ class Worker:
                 self._changed.wait()
             return self.slots - self._busy
 
-    def _idle(self, left: float) -> bool:
+    def _idle(self, left: float, was_busy: bool) -> bool:
         """Wait for a slot to come free or the next poll; False when there is nothing left to wait for."""
-        if not self._busy and (left <= 0 or self._finished()):
+        if not was_busy and (left <= 0 or self._finished()):
             return False
         with self._changed:
-            self._changed.wait(self.poll_seconds if self._busy else min(self.poll_seconds, left))
+            if not was_busy or self._busy:
+                self._changed.wait(self.poll_seconds if was_busy else min(self.poll_seconds, left))
             return True
 
     @contextmanager
@@ -225,7 +292,7 @@ class Worker:
     def _attempt_in_thread(self, claim: Claim) -> None:
         try:
             self._attempt_here(claim)
-        except BaseException as error:  # noqa: BLE001 - carried to the thread that called work()
+        except BaseException as error:
             self._broken = self._broken or error
         finally:
             with self._changed:
@@ -233,11 +300,7 @@ class Worker:
                 self._changed.notify_all()
 
     def _attempt_here(self, claim: Claim) -> None:
-        try:
-            outcome = run(claim, self.handlers[claim.name], self._failure_delay, describe=self._describe)
-        except RestoreError as error:
-            log.error("task %s is unreadable and is left alone: %s", claim.id, error)
-            return
+        outcome = run(claim, self.handlers[claim.name], self._failure_delay, describe=self._describe)
         if self._on_result is not None:
             self._on_result(outcome)  # after the outcome is durable; its error is the caller's (G21)
         elif outcome.status == "failed":

@@ -5,8 +5,9 @@ leads: it commits everything that waits (group commit), then hands the lead to o
 save a step at once cost about one transaction, and no thread of its own is needed.
 
 A transition is fenced: its statement changes exactly one row for each write, or the claim is no longer current.
-If the count of a gathered transaction differs, it is rolled back and each write is tried by itself, so that one
-stale claim fails alone.
+If a gathered transaction cannot be committed as a whole, it is rolled back and each write is tried by itself, so
+that one stale claim, or one row that the database refuses, fails alone. Only when the commit itself fails, so that
+nobody knows what became of it, all of them are told so and nothing is repeated (G8, S25).
 """
 
 from __future__ import annotations
@@ -15,21 +16,27 @@ import json
 import logging
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from canard_pipe.engine.clock import Clock
+from canard_pipe.engine.clock_guard import ClockGuard, Gap
 from canard_pipe.engine.store import Store
 from canard_pipe.errors import ConflictError, LeaseLost, ProtocolError, StorageError
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
+FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.01, 0.5
 
 
 @dataclass(slots=True, eq=False)
 class Write:
-    """One fenced transition of one claim: the row for ``transition``, and further statements with their rows."""
+    """One fenced transition of one claim: the row for ``transition``, and further statements with their rows.
+
+    ``done`` tells that it has been dealt with; then ``error`` is None if it is durable, and ``at_us`` is the
+    database's time in its transaction.
+    """
 
     transition: str
     row: Row
@@ -38,8 +45,14 @@ class Write:
     operation: str
     extra: tuple[tuple[str, Sequence[Row]], ...] = ()
     done: bool = False
+    at_us: int | None = None
     error: BaseException | None = None
     settled: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def decided(self) -> bool:
+        """Whether it is known what became of it, or that nobody knows."""
+        return self.at_us is not None or self.error is not None
 
 
 class _CountDiffers(Exception):
@@ -49,7 +62,11 @@ class _CountDiffers(Exception):
 
 
 class Writer:
-    """Gathers writes and commits them. Conflicts are retried ``conflict_retries`` times, never handler code (G7)."""
+    """Gathers writes and commits them. Conflicts are retried ``conflict_retries`` times, never handler code (G7).
+
+    ``guard`` is looked at before each transaction; when there is a gap, the deadlines in the database are moved
+    first, then ``moved`` is called to move those in memory.
+    """
 
     def __init__(
         self,
@@ -58,15 +75,19 @@ class Writer:
         *,
         conflict_retries: int = 8,
         jitter: Callable[[], float] | None = None,
+        guard: ClockGuard | None = None,
+        moved: Callable[[Gap], None] = lambda _gap: None,
     ) -> None:
         self._store, self._clock = store, clock
         self._conflict_retries = conflict_retries
         self._jitter = jitter or random.Random().random  # its own stream: the caller's is untouched (G20)
-        self._mutex = threading.Lock()
-        self._turn = threading.Lock()
+        self._guard, self._moved = guard or ClockGuard(clock), moved
+        self._mutex = threading.Lock()  # for the three below; held for moments only
         self._waiting: list[Write] = []
-        self._led = False  # somebody commits, or has been told to
+        self._leader: Write | None = None  # the first write of the call that commits, or has been told to
         self._riders: list[tuple[str, Row]] = []
+        self._turn = threading.Lock()  # whoever has it may begin a transaction
+        self._committing = False  # whether the present transaction has got as far as its commit
 
     def write(self, write: Write) -> None:
         """Commit ``write``, together with what else waits. Raises LeaseLost if its claim is not current."""
@@ -78,21 +99,25 @@ class Writer:
         """Commit many writes together; what went wrong with each is in its ``error``, nothing is raised for it."""
         if not writes:
             return
-        with self._mutex:
-            self._waiting.extend(writes)
-            lead, self._led = not self._led, True
-        if lead:
-            self._lead(writes)
+        first = writes[0]  # they stay together: they wait together and are taken together
         try:
-            for write in writes:
-                write.settled.wait()
-                while not write.done:
-                    write.settled.clear()
-                    self._lead(writes)
-                    write.settled.wait()
-        except BaseException:  # interrupted while waiting: others must not wait for this thread's lead
-            self._abandon(writes)
+            with self._mutex:
+                self._waiting.extend(writes)
+                if self._leader is None:
+                    self._leader = first
+            while not first.done:
+                if self._leader is first:
+                    self._lead(first)
+                else:
+                    first.settled.wait()
+                    first.settled.clear()
+        except BaseException:  # this thread was interrupted: nobody will take the answer
+            with self._mutex:
+                own = {id(write) for write in writes}
+                self._waiting = [write for write in self._waiting if id(write) not in own]
             raise
+        finally:
+            self._pass_on(first)
 
     def ride(self, statement: str, row: Row) -> None:
         """Let ``row`` join the next transaction. It only informs: a crash before that loses it."""
@@ -105,87 +130,110 @@ class Writer:
             self._commit([])
 
     def transact(self, action: Callable[[], Any]) -> Any:
-        """Run ``action`` in a transaction of its own, with conflicts retried; return what it returns."""
+        """Run ``action`` in a transaction of its own, with conflicts retried; return what it returns.
+
+        ``action`` may run several times and must write by the store only: another write of this writer would wait
+        for ever.
+        """
 
         def once() -> Any:
             with self._store.transaction():
                 return action()
 
         with self._turn:
+            self._mind_the_clock()
             return self._with_retries(once)
 
-    def _lead(self, own: Sequence[Write]) -> None:
-        """Commit what waits until ``own`` is done, then hand the lead on."""
-        try:
-            while not all(write.done for write in own):
-                with self._turn:
-                    with self._mutex:
-                        batch, self._waiting = self._waiting, []
-                    try:
-                        self._commit(batch)
-                    finally:
-                        self._settle(batch)
-        finally:
-            with self._mutex:
-                self._pass_on()
+    def mind_the_clock(self) -> None:
+        """Move all live deadlines if this process stood still or wall time was set."""
+        with self._turn:
+            self._mind_the_clock()
 
-    def _pass_on(self) -> None:
-        self._led = bool(self._waiting)
-        if self._waiting:
-            self._waiting[0].settled.set()
+    # -- leading ------------------------------------------------------------------------------------------------
 
-    def _abandon(self, writes: Sequence[Write]) -> None:
+    def _lead(self, first: Write) -> None:
+        while not first.done:
+            with self._turn:
+                with self._mutex:
+                    batch, self._waiting = self._waiting, []
+                self._commit(batch)
+
+    def _pass_on(self, first: Write) -> None:
+        if self._leader is not first:
+            return  # and nobody can make it the leader any more, since it does not wait
         with self._mutex:
-            led_here = any(write.settled.is_set() and not write.done for write in writes)
-            self._waiting = [write for write in self._waiting if write not in writes]
-            if led_here:
-                self._pass_on()
-
-    def _settle(self, batch: list[Write]) -> None:
-        for write in batch:
-            if not write.done and write.error is None:  # interrupted while committing: nobody knows
-                write.error = StorageError(f"{write.operation} was interrupted", operation=write.operation)
-            write.done = True
-            write.settled.set()
+            self._leader = self._waiting[0] if self._waiting else None
+            if self._leader is not None:
+                self._leader.settled.set()
 
     def _commit(self, batch: list[Write]) -> None:
         with self._mutex:
             riders, self._riders = self._riders, []
         if not batch and not riders:
             return
+        self._committing = False
+        try:
+            self._together(batch, riders)
+        except BaseException:  # this thread was interrupted
+            self._rescue(batch, riders)
+            raise
+        finally:
+            settled = [write for write in batch if write.decided]
+            for write in settled:
+                write.done = True
+            for write in settled:
+                write.settled.set()
+
+    def _together(self, batch: list[Write], riders: list[tuple[str, Row]]) -> None:
+        try:
+            self._mind_the_clock()
+        except Exception as error:
+            for write in batch:
+                write.error = _retold(error, write)
+            return
         try:
             self._with_retries(lambda: self._apply(batch, riders))
-        except (_CountDiffers, ConflictError) as error:
-            self._ride_alone(riders)
-            self._one_by_one(batch, error)
-        except StorageError as error:
-            # Perhaps committed, perhaps not: it surfaces to every caller and is not repeated (G8, S25).
-            for write in batch:
-                write.error = error
-        else:
-            for write in batch:
-                write.done = True
-
-    def _one_by_one(self, batch: list[Write], error: Exception) -> None:
-        if len(batch) == 1:
-            batch[0].error = _meaning(error, batch[0])
-            return
-        for write in batch:
-            try:
-                self._with_retries(lambda write=write: self._apply([write], []))  # type: ignore[misc]
-            except (_CountDiffers, StorageError) as alone:
-                write.error = _meaning(alone, write)
+        except Exception as error:
+            if self._in_doubt(error):
+                for write in batch:
+                    write.error = _retold(error, write)
             else:
-                write.done = True
+                self._apart(batch, riders, error)
 
-    def _ride_alone(self, riders: list[tuple[str, Row]]) -> None:
+    def _apart(self, batch: list[Write], riders: list[tuple[str, Row]], error: Exception) -> None:
+        if len(batch) == 1 and (not riders or isinstance(error, _CountDiffers)):
+            batch[0].error = _meaning(error, batch[0])
         if riders:
             try:
                 self._with_retries(lambda: self._apply([], riders))
-            except StorageError as error:
-                log.warning("informing rows were lost", extra={"rows": len(riders), "error": str(error)})
+            except Exception as refused:
+                log.warning("informing rows were lost", extra={"rows": len(riders), "error": str(refused)})
+        for write in batch:
+            if write.decided:
+                continue
+            try:
+                self._with_retries(lambda write=write: self._apply([write], []))  # type: ignore[misc]
+            except Exception as alone:
+                write.error = _retold(alone, write) if self._in_doubt(alone) else _meaning(alone, write)
+
+    def _rescue(self, batch: list[Write], riders: list[tuple[str, Row]]) -> None:
+        """After an interrupt: what was certainly not written waits again, for another leader."""
+        left = [write for write in batch if not write.decided]
+        if self._committing:
+            for write in left:
+                write.error = StorageError(
+                    f"{write.operation} was interrupted; whether it was written is not known",
+                    operation=write.operation,
+                )
+            return
+        with self._mutex:
+            self._waiting[:0] = left
+            self._riders[:0] = riders
+
+    # -- transactions -------------------------------------------------------------------------------------------
 
     def _apply(self, batch: list[Write], riders: list[tuple[str, Row]]) -> None:
+        self._committing = False
         now_us = self._clock.now_us()
         with self._store.transaction():
             for transition, rows in _grouped((write.transition, write.row) for write in batch).items():
@@ -197,9 +245,24 @@ class Writer:
             )
             for statement, rows in _grouped([*extra, *riders]).items():
                 self._store.run(statement, rows=json.dumps(rows), now_us=now_us)
+            self._committing = True
+        for write in batch:
+            write.at_us = now_us
+
+    def _in_doubt(self, error: Exception) -> bool:
+        return self._committing and not isinstance(error, ConflictError)
+
+    def _mind_the_clock(self) -> None:
+        gap = self._guard.look()
+        if gap is None:
+            return
+        with self._store.transaction():
+            self._store.run("move_deadlines", then_us=gap.then_us, shift_us=gap.shift_us, now_us=gap.now_us)
+        self._moved(gap)
+        self._guard.settled(gap)
 
     def _with_retries(self, action: Callable[[], Any]) -> Any:
-        delay = 0.01
+        delay = FIRST_DELAY_SECONDS
         for tried in range(1, self._conflict_retries + 2):
             try:
                 return action()
@@ -209,18 +272,19 @@ class Writer:
                     raise
                 log.debug("write conflict, repeated", extra={"attempts": tried, "delay": delay})
                 self._clock.sleep(delay * (0.5 + 0.5 * self._jitter()))
-                delay = min(delay * 2, 0.5)
+                delay = min(delay * 2, LONGEST_DELAY_SECONDS)
         raise AssertionError("unreachable")
 
 
-def _grouped(pairs: Any) -> dict[str, list[Row]]:
+def _grouped(pairs: Iterable[tuple[str, Row]]) -> dict[str, list[Row]]:
     groups: dict[str, list[Row]] = {}
     for name, row in pairs:
         groups.setdefault(name, []).append(row)
     return groups
 
 
-def _meaning(error: Exception, write: Write) -> BaseException:
+def _meaning(error: Exception, write: Write) -> Exception:
+    """Return what the error of a transaction means for the only write that was in it."""
     if not isinstance(error, _CountDiffers):
         return error
     if error.found > error.expected:
@@ -229,3 +293,10 @@ def _meaning(error: Exception, write: Write) -> BaseException:
             operation=write.operation,
         )
     return LeaseLost(write.task_id, write.attempt, operation=write.operation)
+
+
+def _retold(error: Exception, write: Write) -> StorageError:
+    """Return an error of the write's own: one exception must not be raised in several threads."""
+    told = StorageError(f"{write.operation} of task {write.task_id}: {error}", operation=write.operation)
+    told.__cause__ = error
+    return told

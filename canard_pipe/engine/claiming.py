@@ -1,0 +1,87 @@
+"""Taking tasks: the candidates, the statement that claims them all, and what was granted."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from canard_pipe.engine import arguments
+from canard_pipe.engine.claim import Grant, Saved
+from canard_pipe.engine.clock import Clock
+from canard_pipe.engine.store import Rows, Store
+from canard_pipe.engine.transitions import ended
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Who wants how many tasks of which kind."""
+
+    limit: int
+    queue: str
+    holder: str
+    lease_seconds: float
+    names: Collection[str] | None
+    ids: Collection[str] | None
+
+    def check(self) -> None:
+        """Raise InputError for what no claim could mean."""
+        arguments.whole("limit", self.limit, 0, 2**31 - 1)
+        arguments.text("queue", self.queue, 128)
+        arguments.seconds("lease_seconds", self.lease_seconds)
+        for name, given in (("names", self.names), ("ids", self.ids)):
+            if given is not None:
+                arguments.texts(name, given, 256)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing can be claimed by it."""
+        return self.limit == 0 or (self.names is not None and not self.names) or (
+            self.ids is not None and not self.ids
+        )
+
+
+def grab(store: Store, clock: Clock, request: Request) -> list[Grant]:
+    """Claim what is eligible, with its saved steps, within the caller's transaction (F7, S3, S5, S7, L19)."""
+    now_us = clock.now_us()
+    found = store.run(
+        "claim_candidates", queue=request.queue, most=request.limit, now_us=now_us,
+        names=_listed(request.names), ids=_listed(request.ids),
+    )
+    if not found:
+        return []
+    tokens = [uuid.uuid4().hex for _ in found]
+    rows = [
+        {"seq": row[0], "version": row[1], "expired": int(row[8]), "token": token}
+        for row, token in zip(found, tokens, strict=True)
+    ]
+    deadline_us = now_us + round(request.lease_seconds * 1e6)
+    store.run("claim_tasks", rows=json.dumps(rows), worker=request.holder, now_us=now_us, deadline_us=deadline_us)
+    expired = [
+        ended(row[0], row[4], row[9], row[10], "expired", "worker lease expired") for row in found if row[8]
+    ]
+    if expired:
+        store.run("record_attempts", rows=json.dumps(expired), now_us=now_us)
+    again = [row[0] for row in found if row[4] > 0]
+    saved = saved_checkpoints(store.run, again) if again else {}
+    return [
+        Grant(
+            id=row[2], seq=row[0], name=row[3], attempt=row[4] + 1, failures=row[5] + int(row[8]),
+            max_failures=row[6], token=token, worker=request.holder, started_us=now_us, deadline_us=deadline_us,
+            lease_seconds=request.lease_seconds, input=row[7], saved=saved.get(row[0], ()),
+        )
+        for row, token in zip(found, tokens, strict=True)
+    ]
+
+
+def saved_checkpoints(read: Callable[..., Rows], seqs: Sequence[int]) -> dict[int, tuple[Saved, ...]]:
+    """Return the saved checkpoints of tasks by their ``seq``, in saved order (S43)."""
+    found: dict[int, list[Saved]] = {}
+    for seq, ordinal, name, kind, text in read("saved_checkpoints", seqs=json.dumps(list(seqs))):
+        found.setdefault(seq, []).append(Saved(ordinal, name, kind, text))
+    return {seq: tuple(saved) for seq, saved in found.items()}
+
+
+def _listed(names: Collection[str] | None) -> str | None:
+    return None if names is None else json.dumps(sorted(names))

@@ -1,0 +1,49 @@
+"""The claims that this process holds, so that they can be told of what happens to their leases."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from canard_pipe.engine.clock_guard import Gap
+
+if TYPE_CHECKING:
+    from canard_pipe.engine.claim import Claim
+
+
+class OpenClaims:
+    """Claims by the ``seq`` of their task; one that nobody holds any more drops out by itself."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._claims: weakref.WeakValueDictionary[int, Claim] = weakref.WeakValueDictionary()
+
+    def add(self, claims: Iterable[Claim]) -> None:
+        """Register claims; an earlier claim of the same task is lost by that."""
+        with self._lock:
+            for claim in claims:
+                before = self._claims.get(claim.seq)
+                if before is not None:
+                    before.lost.set()
+                self._claims[claim.seq] = claim
+
+    def remove(self, claim: Claim) -> None:
+        """Drop a claim that has ended."""
+        with self._lock:
+            if self._claims.get(claim.seq) is claim:
+                del self._claims[claim.seq]
+
+    def lose(self, seq: int) -> None:
+        """Tell the claim of task ``seq``, if there is one, that its lease is gone."""
+        with self._lock:
+            claim = self._claims.get(seq)
+        if claim is not None:
+            claim.lost.set()
+
+    def shift(self, gap: Gap) -> None:
+        """Move the deadlines in memory as those in the database were moved."""
+        with self._lock:
+            for claim in list(self._claims.values()):
+                claim.shift_deadline(gap.then_us, gap.shift_us)

@@ -1,0 +1,61 @@
+"""What the owner does to tasks on its own, under no claim: cancel, expire, wake.
+
+Each runs within the caller's transaction: the version read with a row is the fence of its update.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from canard_pipe.engine.clock import Clock
+from canard_pipe.engine.store import Rows, Store
+from canard_pipe.engine.writer import Row
+
+
+def ended(seq: int, attempt: int, worker: str, started_us: int, outcome: str, error: str | None = None) -> Row:
+    """Return the row of record_attempts.sql for an attempt that its holder has not ended itself (L3)."""
+    return {"seq": seq, "attempt": attempt, "worker": worker, "started_us": started_us, "outcome": outcome,
+            "error": error, "cause": None}
+
+
+def cancel(store: Store, clock: Clock, ids: Collection[str]) -> Rows:
+    """Cancel the unfinished tasks among ``ids``; return their rows: seq, version, id, state, ... (F14, S36)."""
+    now_us = clock.now_us()
+    found = store.run("live_tasks", ids=json.dumps(list(ids)))
+    if found:
+        store.run("cancel_tasks", rows=_versions(found), now_us=now_us)
+        _record(store, now_us, [
+            ended(row[0], row[4], row[5], row[6], "cancelled") for row in found if row[3] == "running"
+        ])
+    return found
+
+
+def expire(store: Store, clock: Clock, queue: str | None, limit: int) -> Rows:
+    """Fail tasks whose last lease has expired; return their rows: seq, version, id, ... (S4, S6, G27)."""
+    now_us = clock.now_us()
+    found = store.run("exhausted_tasks", queue=queue, most=limit, now_us=now_us)
+    if found:
+        store.run("expire_tasks", rows=_versions(found), now_us=now_us)
+        _record(store, now_us, [
+            ended(row[0], row[3], row[4], row[5], "expired", "worker lease expired") for row in found
+        ])
+    return found
+
+
+def wake(store: Store, clock: Clock) -> Rows:
+    """Make ready every suspended task whose waits are fulfilled or whose time has come; return their rows."""
+    now_us = clock.now_us()
+    found = store.run("wakeable_tasks", now_us=now_us)
+    if found:
+        store.run("wake_tasks", rows=_versions(found), now_us=now_us)
+    return found
+
+
+def _versions(found: Rows) -> str:
+    return json.dumps([{"seq": row[0], "version": row[1]} for row in found])
+
+
+def _record(store: Store, now_us: int, rows: list[Row]) -> None:
+    if rows:
+        store.run("record_attempts", rows=json.dumps(rows), now_us=now_us)

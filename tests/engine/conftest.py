@@ -1,0 +1,135 @@
+"""What the engine's tests share: a clock to turn by hand, databases on it, and statements that fail on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from canard_pipe.engine.claim import Claim
+from canard_pipe.engine.database import Database
+
+START_US = 1_790_000_000_000_000
+
+
+class FakeClock:
+    """Time that passes only by :meth:`advance`; :meth:`set` changes wall time alone, as a person sets a clock."""
+
+    def __init__(self) -> None:
+        self.wall_us, self.seconds = START_US, 1000.0
+
+    def now_us(self) -> int:
+        return self.wall_us
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+    def advance(self, seconds: float) -> None:
+        self.seconds += seconds
+        self.wall_us += round(seconds * 1e6)
+
+    def set(self, seconds: float) -> None:
+        self.wall_us += round(seconds * 1e6)
+
+
+class Faults:
+    """An ``intercept`` that counts statements and makes the next one of a name fail, before or after it is executed.
+
+    ``between`` holds actions to be done once, just before a statement.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.planned: dict[str, str] = {}
+        self.between: dict[str, Callable[[], object]] = {}
+        self.error: Callable[[], BaseException] = lambda: duckdb.IOException("IO Error: the disk is gone")
+
+    def __call__(self, name, execute):
+        self.names.append(name)
+        action = self.between.pop(name, None)
+        if action is not None:
+            action()
+        moment = self.planned.pop(name, None)
+        if moment == "before":
+            raise self.error()
+        rows = execute()
+        if moment == "after":
+            raise self.error()
+        return rows
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def faults() -> Faults:
+    return Faults()
+
+
+@pytest.fixture
+def db(tmp_path: Path, clock: FakeClock, faults: Faults) -> Iterator[Database]:
+    with Database(None, root=tmp_path, clock=clock, intercept=faults, pulse_seconds=None) as database:
+        yield database
+
+
+@pytest.fixture
+def reopen(tmp_path: Path, clock: FakeClock) -> Iterator[Callable[..., Database]]:
+    """Open the file state.duckdb anew, closing what was open before."""
+    opened: list[Database] = []
+
+    def open_again(**options) -> Database:
+        for database in opened:
+            database.close()
+        path = tmp_path / "state.duckdb"
+        database = Database(path, root=tmp_path, **({"clock": clock, "pulse_seconds": None} | options))
+        opened.append(database)
+        return database
+
+    yield open_again
+    for database in opened:
+        database.close()
+
+
+def claimed(db: Database, **options) -> Claim:
+    """Spawn nothing; claim what is eligible, which must be there."""
+    claim = db.claim(**options)
+    assert claim is not None
+    return claim
+
+
+def start(db: Database, id: str = "t", *, lease_seconds: float = 30.0, **options) -> Claim:
+    """Spawn a task and claim it."""
+    db.spawn("job", None, id=id, **options)
+    claim = claimed(db, lease_seconds=lease_seconds)
+    assert claim.id == id
+    return claim
+
+
+def row(db: Database, id: str = "t") -> dict[str, object]:
+    """Return the whole row of a task."""
+    names, rows = db.store.sql(f"SELECT * FROM canard_absurd.tasks WHERE id = '{id}'")
+    (found,) = rows
+    return dict(zip(names, found, strict=True))
+
+
+def attempts(db: Database, id: str = "t") -> list[tuple[int, str]]:
+    """Return number and outcome of the ended attempts of a task."""
+    return db.store.sql(
+        "SELECT a.attempt, a.outcome FROM canard_absurd.attempts a JOIN canard_absurd.tasks t ON t.seq = a.task_seq "
+        f"WHERE t.id = '{id}' ORDER BY ALL"
+    )[1]
+
+
+def steps(db: Database, id: str = "t") -> list[tuple[str, str]]:
+    """Return name and value of the saved checkpoints of a task, in saved order."""
+    return db.store.sql(
+        "SELECT name, value::VARCHAR FROM canard_absurd.task_checkpoints "
+        f"WHERE task_id = '{id}' ORDER BY ordinal"
+    )[1]
