@@ -116,9 +116,7 @@ class ConflictError(StorageError):
     ``message_based`` tells that the error was known only by its text, as over Quack.
     """
 
-    def __init__(
-        self, message: str, *, operation: str, attempts: int = 1, message_based: bool = False
-    ) -> None:
+    def __init__(self, message: str, *, operation: str, attempts: int = 1, message_based: bool = False) -> None:
         super().__init__(message, operation=operation, attempts=attempts)
         self.message_based = message_based
 
@@ -150,9 +148,7 @@ class FailureRecordingError(StorageError):
     """A handler failed (``__cause__``) and the failure could not be recorded (``storage_error``) (E9, S29)."""
 
     def __init__(self, task_id: str, storage_error: BaseException) -> None:
-        super().__init__(
-            f"the failure of task {task_id} could not be recorded: {storage_error}", operation="fail"
-        )
+        super().__init__(f"the failure of task {task_id} could not be recorded: {storage_error}", operation="fail")
         self.task_id, self.storage_error = task_id, storage_error
 
 
@@ -168,9 +164,7 @@ class ResultUnavailable(CanardError):
     """The task is unknown (``state`` is None) or has not completed (E11, S37)."""
 
     def __init__(self, task_id: str, state: str | None) -> None:
-        super().__init__(
-            f"task {task_id} is unknown" if state is None else f"task {task_id} is {state}, not completed"
-        )
+        super().__init__(f"task {task_id} is unknown" if state is None else f"task {task_id} is {state}, not completed")
         self.task_id, self.state = task_id, state
 
 
@@ -216,15 +210,15 @@ class MaintenanceError(CanardError):
     """The maintenance thread cannot do what was asked (E16)."""
 
 
-class CloseError(ExceptionGroup, CanardError):  # type: ignore[type-arg]
+class CloseError(ExceptionGroup, CanardError):
     """Closing failed; every clean-up step was tried and ``exceptions`` lists what went wrong (E17)."""
 
 
 class CommandError(CanardError):
     """A supervised command did not succeed (E18).
 
-    ``cause`` is one word for policy and reports: ``exit``, ``signal``, ``timeout``, ``not_found``,
-    ``not_executable``, ``output``. ``folder`` is the folder of the try: command.sh, logs, outputs.
+    ``cause`` is one word for policy and reports: ``exit``, ``signal``, ``oom``, ``timeout``,
+    ``not_found``, ``not_executable``, ``output``. ``folder`` is the folder of the try: command.sh, logs, outputs.
     """
 
     cause = "command"
@@ -235,12 +229,18 @@ class CommandError(CanardError):
 
 
 class CommandFailed(CommandError):
-    """A member of the command ended with an exit code other than 0 (``exit_code``) or a signal (``signal``, by name)."""
+    """A member of the command ended with another ``exit_code`` than 0, or by a ``signal`` (its name); or its memory
+    ran out (cause ``oom``)."""
 
     cause = "exit"
 
     def __init__(
-        self, message: str, *, folder: Path, exit_code: int | None, signal: str | None,
+        self,
+        message: str,
+        *,
+        folder: Path,
+        exit_code: int | None,
+        signal: str | None,
         facts: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(message, folder=folder, facts=facts)

@@ -46,12 +46,18 @@ def start(folder: Path, *arguments: str | Path, path: Path | None = None) -> sub
 
 def canard(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments), cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+        command(*arguments),
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
 
 
 def alive(folder: Path) -> list[str]:
-    """The processes that work in the folder, but for this one: by their directory, so cleared environments do not hide."""
+    """The processes whose directory lies in the folder: a cleared environment does not hide them."""
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
         if process.pid == os.getpid() or process.info["status"] == psutil.STATUS_ZOMBIE:

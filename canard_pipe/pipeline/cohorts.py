@@ -65,9 +65,7 @@ class CohortResults(Mapping[str, Any]):
         return len(self._done)
 
 
-def refresh(
-    database: Database, pipeline: Pipeline, params_value: Any, run_id: str, *, spawn: bool
-) -> list[str]:
+def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: str, *, spawn: bool) -> list[str]:
     """Bring the cohort rows of the plan up to date and return the keys of the cohort tasks made.
 
     Level-triggered: it looks at what is committed, so it may be called at any time and any number of times. A row
@@ -83,14 +81,24 @@ def refresh(
         if before is not None and before.task_id is not None and before.digest == digest and not before.retired:
             continue
         row: dict[str, Any] = {
-            "pipeline": pipeline.name, "kind": "cohort", "name": function.name, "key": function.name,
+            "pipeline": pipeline.name,
+            "kind": "cohort",
+            "name": function.name,
+            "key": function.name,
             "folder": "cohort" if len(pipeline.of_kind("cohort")) == 1 else f"cohort/{function.name}",
-            "position": len(states) + 1, "line": None, "generation": before.generation if before else 0,
-            "task_id": None, "digest": "", "after": list(pipeline.prerequisites(function)),
-            "allow_missing": function.allow_missing, "changed": False, "retired": False, "run_id": run_id,
+            "position": len(states) + 1,
+            "line": None,
+            "generation": before.generation if before else 0,
+            "task_id": None,
+            "digest": "",
+            "after": list(pipeline.prerequisites(function)),
+            "allow_missing": function.allow_missing,
+            "changed": False,
+            "retired": False,
+            "run_id": run_id,
         }
         spawned = []
-        if spawn and _settled(pipeline, function, states, members):
+        if spawn and _settled(function, states, members):
             generation = row["generation"] + 1
             id = planning.task_id(pipeline, function, function.name, generation)
             given = database.codec.encode({"members": [[r.key, r.task_id, _outcome(r, settled=True)] for r in members]})
@@ -134,9 +142,7 @@ def _outcome(row: SampleState, *, settled: bool) -> str:
     return "missing"
 
 
-def _settled(
-    pipeline: Pipeline, function: Function, states: list[SampleState], members: list[SampleState]
-) -> bool:
+def _settled(function: Function, states: list[SampleState], members: list[SampleState]) -> bool:
     once = [row for row in states if row.kind == "once" and row.state != "retired"]
     if any(row.state != "done" for row in once) or any(row.state in UNFINISHED for row in members):
         return False

@@ -71,7 +71,12 @@ class PipelineContext(CommandContext):
         self.folder = folder_of(setting.pipeline, self.kind, self.key, json.loads(grant.input))
         again = "" if self.generation == 1 else f"generation-{self.generation}/"
         super().__init__(
-            database, grant, executor=setting.executor, work=setting.work, origin=origin, environ=setting.environ,
+            database,
+            grant,
+            executor=setting.executor,
+            work=setting.work,
+            origin=origin,
+            environ=setting.environ,
             task_folder=f"{folders.safe_name(pipeline)}/{again}{self.folder}",
         )
         self._setting = setting
@@ -93,7 +98,9 @@ class PipelineContext(CommandContext):
             self._setting.once_results[name] = self.database.result(ids[0] or name)
         return self._setting.once_results[name]
 
-    def publish(self, files: Mapping[str, Path], *, name: str = "publish", allow_empty: bool = False) -> dict[str, Path]:
+    def publish(
+        self, files: Mapping[str, Path], *, name: str = "publish", allow_empty: bool = False
+    ) -> dict[str, Path]:
         """Put files and folders of tries into ``results/SAMPLE/`` (``results/cohort/``); return where each is.
 
         ``files`` maps the name of the result to its path. A durable step called ``name``: whole or not at all, and
@@ -103,7 +110,8 @@ class PipelineContext(CommandContext):
         if publisher is None:
             raise InputError("publishing needs a run")
         return self.step(
-            name, lambda: publisher.publish(self, files, self.folder, keep_alive=self._keep_alive, allow_empty=allow_empty)
+            name,
+            lambda: publisher.publish(self, files, self.folder, keep_alive=self._keep_alive, allow_empty=allow_empty),
         )
 
     def step_saved(self, name: str) -> None:
@@ -162,7 +170,7 @@ def _handler(setting: RunSetting, function: Function) -> Handler:
 
 def _check_inputs(setting: RunSetting, rows: tuple[SampleRow, ...], ctx: PipelineContext) -> None:
     """Read the sample's input files to their ends before its first step: many tools take half a file and exit 0."""
-    files = [path for row in rows for name in type(row).file_fields if (path := getattr(row, name)) is not None]
+    files = [path for row in rows for path in row.files]
     checker = setting.checker
     if files and checker is not None:
 

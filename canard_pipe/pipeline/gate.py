@@ -46,7 +46,9 @@ class Gate:
             return False
         ids = self.ids()
         ((left,),) = self._database.query(
-            "unfinished_tasks", queue=self._pipeline.name, names=json.dumps(sorted(self.names())),
+            "unfinished_tasks",
+            queue=self._pipeline.name,
+            names=json.dumps(sorted(self.names())),
             ids=None if ids is None else json.dumps(ids),
         )
         return int(left) == 0

@@ -32,8 +32,15 @@ class Maintenance:
     """
 
     def __init__(
-        self, database: Database, worker: Worker, executor: LocalExecutor, *, pipeline: str, state: Path,
-        take_snapshot: Callable[[bool], dict[str, Any]], observer: Observer,
+        self,
+        database: Database,
+        worker: Worker,
+        executor: LocalExecutor,
+        *,
+        pipeline: str,
+        state: Path,
+        take_snapshot: Callable[[bool], dict[str, Any]],
+        observer: Observer,
     ) -> None:
         self._database, self._worker, self._executor = database, worker, executor
         self._pipeline, self._state = pipeline, state

@@ -67,7 +67,9 @@ class Plan:
     def lines(self) -> list[str]:
         """Say the plan in words, one line per kind of thing."""
         said = [
-            (self.new, "new"), (self.same, "as before"), (self.again, "run again with their present row and files"),
+            (self.new, "new"),
+            (self.same, "as before"),
+            (self.again, "run again with their present row and files"),
             (self.changed, "changed since they were done; kept until --rerun-changed or --accept-changed"),
             (self.retired, "no longer in the sheet"),
         ]
@@ -100,8 +102,13 @@ def row_value(row: SampleRow) -> dict[str, Any]:
 
 
 def make_plan(
-    pipeline: Pipeline, wanted: Sequence[Wanted], known: dict[tuple[str, str], Known], *, run_id: str,
-    rerun_changed: bool = False, accept_changed: bool = False,
+    pipeline: Pipeline,
+    wanted: Sequence[Wanted],
+    known: dict[tuple[str, str], Known],
+    *,
+    run_id: str,
+    rerun_changed: bool = False,
+    accept_changed: bool = False,
 ) -> Plan:
     """Decide for each wanted and each known row; nothing is written. Cohort rows are decided when their time comes."""
     plan = Plan()
@@ -124,10 +131,19 @@ def _decide(
     plan: Plan, pipeline: Pipeline, want: Wanted, before: Known | None, run_id: str, rerun: bool, accept: bool
 ) -> None:
     row = {
-        "pipeline": pipeline.name, "kind": want.function.kind, "name": want.function.name, "key": want.key,
-        "folder": want.folder, "position": want.position, "line": want.line, "digest": want.digest,
-        "after": list(pipeline.prerequisites(want.function)), "allow_missing": want.function.allow_missing,
-        "changed": False, "retired": False, "run_id": run_id,
+        "pipeline": pipeline.name,
+        "kind": want.function.kind,
+        "name": want.function.name,
+        "key": want.key,
+        "folder": want.folder,
+        "position": want.position,
+        "line": want.line,
+        "digest": want.digest,
+        "after": list(pipeline.prerequisites(want.function)),
+        "allow_missing": want.function.allow_missing,
+        "changed": False,
+        "retired": False,
+        "run_id": run_id,
     }
     of_sample = want.function.kind == "sample"
     if before is None or before.task_id is None or before.state is None:
@@ -172,8 +188,13 @@ def task_id(pipeline: Pipeline, function: Function, key: str, generation: int) -
 def spawn_row(pipeline: Pipeline, function: Function, id: str, input: str, position: int) -> Row:
     """Return the row of spawn_tasks.sql; the pipeline's name is the queue."""
     return {
-        "position": position, "id": id, "name": function.name, "queue": pipeline.name, "priority": 0,
-        "max_failures": function.max_failures, "input": input,
+        "position": position,
+        "id": id,
+        "name": function.name,
+        "queue": pipeline.name,
+        "priority": 0,
+        "max_failures": function.max_failures,
+        "input": input,
     }
 
 
@@ -204,20 +225,36 @@ def unchanged(plan: Plan, known: dict[tuple[str, str], Known]) -> bool:
         return False
     for row in plan.planned:
         before = known.get((row["kind"], row["key"]))
-        if before is None or (before.digest, before.changed, before.retired, before.position, before.folder,
-                              before.line, before.name) != (
-            row["digest"], row["changed"], row["retired"], row["position"], row["folder"], row["line"], row["name"]
-        ):
+        if before is None or (
+            before.digest,
+            before.changed,
+            before.retired,
+            before.position,
+            before.folder,
+            before.line,
+            before.name,
+        ) != (row["digest"], row["changed"], row["retired"], row["position"], row["folder"], row["line"], row["name"]):
             return False
     return True
 
 
 def _known_row(pipeline: Pipeline, before: Known, run_id: str) -> Row:
     return {
-        "pipeline": pipeline.name, "kind": before.kind, "name": before.name, "key": before.key,
-        "folder": before.folder, "position": before.position, "line": before.line, "generation": before.generation,
-        "task_id": before.task_id, "digest": before.digest, "after": [], "allow_missing": False,
-        "changed": before.changed, "retired": before.retired, "run_id": run_id,
+        "pipeline": pipeline.name,
+        "kind": before.kind,
+        "name": before.name,
+        "key": before.key,
+        "folder": before.folder,
+        "position": before.position,
+        "line": before.line,
+        "generation": before.generation,
+        "task_id": before.task_id,
+        "digest": before.digest,
+        "after": [],
+        "allow_missing": False,
+        "changed": before.changed,
+        "retired": before.retired,
+        "run_id": run_id,
     }
 
 

@@ -9,7 +9,14 @@ from typing import Any
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.worker import Failure
 from canard_pipe.errors import (
-    BudgetError, CommandError, CommandFailed, CommandNotStarted, InputError, InputFileError, PublishError, ReplayError,
+    BudgetError,
+    CommandError,
+    CommandFailed,
+    CommandNotStarted,
+    InputError,
+    InputFileError,
+    PublishError,
+    ReplayError,
 )
 
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 60.0
@@ -33,7 +40,8 @@ class FailurePolicy:
 
     def delay_seconds(self, failures: int) -> float:
         """Return the back-off after ``failures`` earlier ones: doubling, capped, times 0.5 to 1.0."""
-        return min(FIRST_DELAY_SECONDS * 2**failures, LONGEST_DELAY_SECONDS) * (0.5 + 0.5 * self._random())
+        doubled: float = min(FIRST_DELAY_SECONDS * 2**failures, LONGEST_DELAY_SECONDS)
+        return doubled * (0.5 + 0.5 * self._random())
 
 
 def cause_of(error: BaseException) -> dict[str, Any]:
@@ -60,6 +68,8 @@ def cause_of(error: BaseException) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> bool:
-    return value is None or isinstance(value, str | int | float | bool) or (
-        isinstance(value, list | tuple) and all(isinstance(item, str | int | float | bool) for item in value)
+    return (
+        value is None
+        or isinstance(value, str | int | float | bool)
+        or (isinstance(value, list | tuple) and all(isinstance(item, str | int | float | bool) for item in value))
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,19 +35,15 @@ class Prepared:
         return [head, *self.sheet.notes]
 
 
-def prepare(
-    pipeline_file: Path, sheet_file: Path, params: Sequence[str], *, launch: Path
-) -> Prepared:
+def prepare(pipeline_file: Path, sheet_file: Path, params: Sequence[str], *, launch: Path) -> Prepared:
     """Load and check all that a run needs. Raises InputError and its kin with everything that is wrong."""
     loaded = load_pipeline(pipeline_file)
     pipeline = loaded.pipeline
     problems: list[Problem] = []
     missing = pipeline.missing_tools()
     if missing:
-        names = ", ".join(missing)
-        problems.append(
-            Problem(str(pipeline_file), None, None, f"needs {names}, not found on PATH", "install it, or activate its environment")
-        )
+        message = f"needs {', '.join(missing)}, not found on PATH"
+        problems.append(Problem(str(pipeline_file), None, None, message, "install it, or activate its environment"))
     values, sheet = Params(), None
     try:
         values = parse_params(pipeline.params, params, launch)
@@ -66,23 +61,20 @@ def prepare(
     return Prepared(loaded, values, sheet)
 
 
-def wanted_tasks(
-    database: Database, prepared: Prepared, known_folders: Mapping[str, str]
-) -> list[planning.Wanted]:
+def wanted_tasks(database: Database, prepared: Prepared, known_folders: Mapping[str, str]) -> list[planning.Wanted]:
     """Return the once and sample tasks that pipeline, parameters and sheet ask for.
 
     ``known_folders``: the folders that samples were given by earlier plans; they keep them.
     """
     pipeline, values = prepared.loaded.pipeline, param_values(prepared.params)
     files = [value for value in values.values() if isinstance(value, Path)]
-    wanted = []
-    for function in pipeline.of_kind("once"):
-        wanted.append(
-            planning.Wanted(
-                function, function.name, f"once/{function.name}", 0, None, database.codec.encode({}),
-                planning.digest(database, function.name, values, files=files),
-            )
+    wanted = [
+        planning.Wanted(
+            once, once.name, f"once/{once.name}", 0, None, database.codec.encode({}),
+            planning.digest(database, once.name, values, files=files),
         )
+        for once in pipeline.of_kind("once")
+    ]  # fmt: skip
     function = pipeline.sample_function
     if function is None:
         return wanted
@@ -90,12 +82,22 @@ def wanted_tasks(
     folders = assign_folders([sample.key for sample in prepared.sheet.samples], known_folders)
     for position, sample in enumerate(prepared.sheet.samples, start=1):
         rows = [planning.row_value(row) for row in sample.rows]
-        read = [path for row in sample.rows for name in type(row).file_fields if (path := getattr(row, name)) is not None]
-        given = {"key": sample.key, "parts": list(sample.parts), "rows": rows, "lines": list(sample.lines),
-                 "folder": folders[sample.key]}
+        read = [path for row in sample.rows for path in row.files]
+        given = {
+            "key": sample.key,
+            "parts": list(sample.parts),
+            "rows": rows,
+            "lines": list(sample.lines),
+            "folder": folders[sample.key],
+        }
         wanted.append(
             planning.Wanted(
-                function, sample.key, folders[sample.key], position, sample.lines[0], database.codec.encode(given),
+                function,
+                sample.key,
+                folders[sample.key],
+                position,
+                sample.lines[0],
+                database.codec.encode(given),
                 planning.digest(database, rows, shared, files=read),
             )
         )
@@ -104,9 +106,7 @@ def wanted_tasks(
 
 def param_values(params: Params) -> dict[str, Any]:
     """Return the parameters as a storable dict; files as absolute paths."""
-    return {
-        name: Path(os.path.abspath(params[name])) if isinstance(params[name], Path) else params[name] for name in params
-    }
+    return {name: params[name].absolute() if isinstance(params[name], Path) else params[name] for name in params}
 
 
 def _problems(error: InputError) -> list[Problem]:

@@ -33,7 +33,7 @@ FILES = "files"
 """Name in the validation context under which the reader hands over its ``FileResolver``."""
 
 _READS = re.compile(r"(fastq|fq|reads?)(_?\w*)?$", re.IGNORECASE)
-_RESERVED = ("extra", "reads", "file_fields", "read_fields")
+_RESERVED = ("extra", "files", "reads", "file_fields", "read_fields")
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +184,11 @@ class SampleRow(BaseModel):
     def reads(self) -> list[Path]:
         """The read files that are there, in the order of the fields fastq…, fq… and read… of the model."""
         return [path for path in (getattr(self, name) for name in self.read_fields) if path is not None]
+
+    @property
+    def files(self) -> list[Path]:
+        """All input files of the row that are there, in the order of the fields."""
+        return [path for path in (getattr(self, name) for name in self.file_fields) if path is not None]
 
 
 def column_fields(rows: type[SampleRow]) -> dict[str, FieldInfo]:

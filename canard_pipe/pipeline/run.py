@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.values import Skipped
 from canard_pipe.engine.worker import Outcome, Worker
 from canard_pipe.errors import InputError
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
-from canard_pipe.engine.values import Skipped
 from canard_pipe.pipeline import cohorts, maintenance, planning, retrying, snapshot
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.context import RunSetting, context_factory, handlers
@@ -109,10 +109,16 @@ def stored_options(database: Database, state: Path, launch: Path) -> RunOptions:
     _, _, pipeline_file, sheet_file, params, settings = rows[0]
     given = json.loads(settings)
     return RunOptions(
-        pipeline_file=database.codec.decode(pipeline_file), sheet_file=database.codec.decode(sheet_file),
-        params=tuple(json.loads(params)), launch=launch, state=state,
-        work=database.codec.decode(json.dumps(given["work"])), results=database.codec.decode(json.dumps(given["results"])),
-        cpus=given["cpus"], memory_bytes=given["memory_bytes"], slots=given["slots"],
+        pipeline_file=database.codec.decode(pipeline_file),
+        sheet_file=database.codec.decode(sheet_file),
+        params=tuple(json.loads(params)),
+        launch=launch,
+        state=state,
+        work=database.codec.decode(json.dumps(given["work"])),
+        results=database.codec.decode(json.dumps(given["results"])),
+        cpus=given["cpus"],
+        memory_bytes=given["memory_bytes"],
+        slots=given["slots"],
     )
 
 
@@ -120,7 +126,9 @@ def _run(options: RunOptions, observer: Observer, retry: _Retry | None) -> RunRe
     prepared = prepare(options.pipeline_file, options.sheet_file, options.params, launch=options.launch)
     for note in prepared.notes():
         observer.note(note)
-    setting = RunSetting(prepared.loaded.pipeline, prepared.params, options.work, options.results, observer, dict(os.environ))
+    setting = RunSetting(
+        prepared.loaded.pipeline, prepared.params, options.work, options.results, observer, dict(os.environ)
+    )
     if options.dry_run and not (options.state / "state.duckdb").exists():
         with Database(None, root=options.launch) as database:
             return _Run(options, prepared, observer, setting, database, retry).dry()
@@ -153,7 +161,8 @@ class _Run:
         """Plan, run and report."""
         if self.database.interrupted:
             count = self.database.interrupted
-            self.observer.note(f"an earlier run died: {count} task{'s go' if count > 1 else ' goes'} on, nothing counted")
+            tasks = "1 task goes" if count == 1 else f"{count} tasks go"
+            self.observer.note(f"an earlier run died: {tasks} on, nothing is counted")
         checker = self.setting.checker = Checker()
         publisher = self.setting.publisher = Publisher(
             self.options.results, self.options.state, checker.output, work=self.options.work, alive=self._may_be_written
@@ -169,9 +178,7 @@ class _Run:
         cohorts.refresh(
             self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, spawn=False
         )
-        gate = Gate(
-            self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, only
-        )
+        gate = Gate(self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, only)
         self.observer.planned(plan.lines())
         if gate.finished():
             self.observer.note("nothing to do: every row has come to its end")
@@ -193,8 +200,12 @@ class _Run:
         before = {key: row.folder for (kind, key), row in known.items() if kind == "sample"}
         wanted = wanted_tasks(self.database, self.prepared, before)
         plan = planning.make_plan(
-            self.prepared.loaded.pipeline, wanted, known, run_id=self.run_id,
-            rerun_changed=self.options.rerun_changed, accept_changed=self.options.accept_changed,
+            self.prepared.loaded.pipeline,
+            wanted,
+            known,
+            run_id=self.run_id,
+            rerun_changed=self.options.rerun_changed,
+            accept_changed=self.options.accept_changed,
         )
         return plan, known
 
@@ -221,9 +232,7 @@ class _Run:
     def _work(self, gate: Gate) -> bool:
         options = self.options
         cpus = options.cpus or machine_cpus()
-        budget = Budget(
-            cpus, options.memory_bytes or machine_memory(), monotonic=self.database.clock.monotonic
-        )
+        budget = Budget(cpus, options.memory_bytes or machine_memory(), monotonic=self.database.clock.monotonic)
         ownership = self.database.ownership
         with contextlib.ExitStack() as stack:
             if self.setting.checker is not None:
@@ -233,14 +242,26 @@ class _Run:
             )
             self.setting.executor = executor
             worker = Worker(
-                self.database, handlers(self.setting), queue=self.pipeline_name, slots=options.slots or max(LEAST_SLOTS, int(4 * cpus)),
-                lease_seconds=LEASE_SECONDS, names=gate.names, ids=gate.ids, finished=gate.finished,
-                on_result=self._tell, describe=FailurePolicy(random.Random().random),
+                self.database,
+                handlers(self.setting),
+                queue=self.pipeline_name,
+                slots=options.slots or max(LEAST_SLOTS, int(4 * cpus)),
+                lease_seconds=LEASE_SECONDS,
+                names=gate.names,
+                ids=gate.ids,
+                finished=gate.finished,
+                on_result=self._tell,
+                describe=FailurePolicy(random.Random().random),
             )
             keeper = stack.enter_context(
                 maintenance.Maintenance(
-                    self.database, worker, executor, pipeline=self.pipeline_name, state=options.state,
-                    take_snapshot=lambda finished: self._snapshot(executor, finished=finished), observer=self.observer,
+                    self.database,
+                    worker,
+                    executor,
+                    pipeline=self.pipeline_name,
+                    state=options.state,
+                    take_snapshot=lambda finished: self._snapshot(executor, finished=finished),
+                    observer=self.observer,
                 )
             )
             with keeper.signals():
@@ -251,40 +272,68 @@ class _Run:
         kind, sample = outcome.id.split("/")[1], "/".join(outcome.id.split("/")[2:-1])
         if outcome.status == "completed":
             skipped = isinstance(outcome.result, Skipped)
-            self.observer.ended(kind, sample, "skipped" if skipped else "done", outcome.result.reason if skipped else "")
+            self.observer.ended(
+                kind, sample, "skipped" if skipped else "done", outcome.result.reason if skipped else ""
+            )
         elif outcome.status == "failed":
             state = "failed" if outcome.state == "failed" else "waiting"
             self.observer.ended(kind, sample, state, str(outcome.error) or type(outcome.error).__name__)
 
     def _snapshot(self, executor: LocalExecutor, *, finished: bool) -> dict[str, Any]:
         running = [
-            {"task_id": command.task_id, "step": command.step, "command": command.command, "state": command.state,
-             "started_at": command.since_us, "pids": list(command.pids),
-             "folder": None if command.folder is None else str(command.folder), "memory_bytes": command.memory_bytes}
+            {
+                "task_id": command.task_id,
+                "step": command.step,
+                "command": command.command,
+                "state": command.state,
+                "started_at": command.since_us,
+                "pids": list(command.pids),
+                "folder": None if command.folder is None else str(command.folder),
+                "memory_bytes": command.memory_bytes,
+            }
             for command in executor.running()
         ]
         return snapshot.snapshot(
-            pipeline=self.pipeline_name, run_id=self.run_id, now_us=self.database.clock.now_us(),
-            states=cohorts.sample_states(self.database, self.pipeline_name), running=running, finished=finished,
+            pipeline=self.pipeline_name,
+            run_id=self.run_id,
+            now_us=self.database.clock.now_us(),
+            states=cohorts.sample_states(self.database, self.pipeline_name),
+            running=running,
+            finished=finished,
         )
 
     def _record_run(self) -> None:
         options, codec = self.options, self.database.codec
         settings = {
-            "work": json.loads(codec.encode(options.work)), "results": json.loads(codec.encode(options.results)),
-            "cpus": options.cpus, "memory_bytes": options.memory_bytes, "slots": options.slots,
+            "work": json.loads(codec.encode(options.work)),
+            "results": json.loads(codec.encode(options.results)),
+            "cpus": options.cpus,
+            "memory_bytes": options.memory_bytes,
+            "slots": options.slots,
         }
-        versions = {"canard-pipe": metadata.version("canard-pipe"), "python": platform.python_version(),
-                    "duckdb": metadata.version("duckdb")}
-        self.database.write("insert_run", [{
-            "run_id": self.run_id, "pipeline": self.pipeline_name,
-            "pipeline_file": codec.encode(Path(os.path.abspath(options.pipeline_file))),
-            "pipeline_digest": self.prepared.loaded.digest,
-            "sheet_file": codec.encode(Path(os.path.abspath(options.sheet_file))),
-            "sheet_text": self.prepared.sheet.text, "params": json.dumps(list(options.params)),
-            "settings": json.dumps(settings), "versions": json.dumps(versions), "host": socket.gethostname(),
-            "pid": os.getpid(),
-        }])
+        versions = {
+            "canard-pipe": metadata.version("canard-pipe"),
+            "python": platform.python_version(),
+            "duckdb": metadata.version("duckdb"),
+        }
+        self.database.write(
+            "insert_run",
+            [
+                {
+                    "run_id": self.run_id,
+                    "pipeline": self.pipeline_name,
+                    "pipeline_file": codec.encode(options.pipeline_file.absolute()),
+                    "pipeline_digest": self.prepared.loaded.digest,
+                    "sheet_file": codec.encode(options.sheet_file.absolute()),
+                    "sheet_text": self.prepared.sheet.text,
+                    "params": json.dumps(list(options.params)),
+                    "settings": json.dumps(settings),
+                    "versions": json.dumps(versions),
+                    "host": socket.gethostname(),
+                    "pid": os.getpid(),
+                }
+            ],
+        )
 
     def _report(self, *, interrupted: bool) -> RunReport:
         states = cohorts.sample_states(self.database, self.pipeline_name)
@@ -294,9 +343,17 @@ class _Run:
             exit_status=130 if interrupted else 0 if done else 1,
             counts=dict(Counter(row.state for row in states if row.kind == "sample")),
             samples=[
-                {"sample": row.key, "kind": row.kind, "state": row.state, "error": row.error,
-                 "skipped_because": row.skipped_because, "blocked_by": row.blocked_by, "attempt": row.attempt,
-                 "failures": row.failures, "line": row.line}
+                {
+                    "sample": row.key,
+                    "kind": row.kind,
+                    "state": row.state,
+                    "error": row.error,
+                    "skipped_because": row.skipped_because,
+                    "blocked_by": row.blocked_by,
+                    "attempt": row.attempt,
+                    "failures": row.failures,
+                    "line": row.line,
+                }
                 for row in states
             ],
             results=self.options.results,

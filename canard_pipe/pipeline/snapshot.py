@@ -15,7 +15,12 @@ from canard_pipe.pipeline.cohorts import SampleState
 
 
 def snapshot(
-    *, pipeline: str, run_id: str, now_us: int, states: Sequence[SampleState], running: Sequence[dict[str, Any]],
+    *,
+    pipeline: str,
+    run_id: str,
+    now_us: int,
+    states: Sequence[SampleState],
+    running: Sequence[dict[str, Any]],
     finished: bool,
 ) -> dict[str, Any]:
     """Return the state as a JSON object; ``running`` describes the commands that run now."""
@@ -29,8 +34,14 @@ def snapshot(
         "run_id": run_id,
         "counts": dict(Counter(row.state for row in states if row.kind == "sample")),
         "samples": [
-            {"kind": row.kind, "sample": row.key, "state": row.state, "step": steps.get(row.task_id or ""),
-             "error": row.skipped_because or row.error, "blocked_by": row.blocked_by}
+            {
+                "kind": row.kind,
+                "sample": row.key,
+                "state": row.state,
+                "step": steps.get(row.task_id or ""),
+                "error": row.skipped_because or row.error,
+                "blocked_by": row.blocked_by,
+            }
             for row in states
         ],
         "running": [command | {"sample": keys.get(command["task_id"])} for command in running],

@@ -10,6 +10,7 @@ import pytest
 
 from canard_pipe.pipeline import run
 from canard_pipe.pipeline.observer import Silent
+from canard_pipe.pipeline.run import RunReport
 
 HEADER = """
 from pathlib import Path
@@ -77,21 +78,27 @@ class Project:
         file = self.folder / "counter.txt"
         return file.read_text().split("\n")[:-1] if file.exists() else []
 
-    def run(self, **options: Any) -> run.RunReport:
+    def run(self, **options: Any) -> RunReport:
         self.observer = Recorder()
         return run.run_pipeline(
             run.RunOptions(
-                self.pipeline, self.sheet, options.pop("params", ()), self.folder, self.folder / ".canard",
-                self.folder / "work", self.results, **{"cpus": 2, **options},
+                self.pipeline,
+                self.sheet,
+                options.pop("params", ()),
+                self.folder,
+                self.folder / ".canard",
+                self.folder / "work",
+                self.results,
+                **{"cpus": 2, **options},
             ),
             self.observer,
         )
 
-    def retry(self, *keys: str, failed: bool = False, from_step: str | None = None) -> run.RunReport:
+    def retry(self, *keys: str, failed: bool = False, from_step: str | None = None) -> RunReport:
         self.observer = Recorder()
         return run.retry_stored(self.folder / ".canard", self.folder, keys, failed, from_step, self.observer)
 
-    def states(self, report: run.RunReport) -> dict[str, str]:
+    def states(self, report: RunReport) -> dict[str, str]:
         return {row["sample"]: row["state"] for row in report.samples}
 
 
