@@ -182,10 +182,9 @@ class Claim:
         lease = self.lease_seconds if seconds is None else seconds
         self._deadline_us = max(self._deadline_us, at_us + round(lease * 1e6))
 
-    def shift_deadline(self, then_us: int, shift_us: int) -> None:
-        """Note that leases which were live at ``then_us`` have been moved; see clock_guard.py."""
-        if self._deadline_us > then_us:
-            self._deadline_us += shift_us
+    def shift_deadline(self, shift_us: int) -> None:
+        """Note that all leases have been moved; see clock_guard.py."""
+        self._deadline_us += shift_us
 
     # -- the end of the attempt ---------------------------------------------------------------------------------
 

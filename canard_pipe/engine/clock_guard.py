@@ -24,7 +24,7 @@ TOLERANCE_SECONDS = 1.0  # smaller gaps are left alone: a busy machine, a clock 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Leases that were live at ``then_us`` are to run ``shift_us`` longer (less, if negative); it is ``now_us``."""
+    """What was ``then_us`` is ``now_us``: deadlines are to be moved by ``shift_us``, the difference."""
 
     then_us: int
     shift_us: int

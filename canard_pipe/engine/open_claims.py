@@ -46,4 +46,4 @@ class OpenClaims:
         """Move the deadlines in memory as those in the database were moved."""
         with self._lock:
             for claim in list(self._claims.values()):
-                claim.shift_deadline(gap.then_us, gap.shift_us)
+                claim.shift_deadline(gap.shift_us)

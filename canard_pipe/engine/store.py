@@ -15,6 +15,7 @@ from typing import Any
 import duckdb
 
 from canard_pipe.engine import conflicts, statements
+from canard_pipe.engine.literals import render
 from canard_pipe.errors import ConflictError, ConnectionClosed, StorageError
 
 Rows = list[tuple[Any, ...]]
@@ -170,10 +171,11 @@ class Store:
 
 
 class _Connection:
-    """A connection that executes statements with bound parameters.
+    """A connection that executes statements with their values as literals.
 
-    Nothing is prepared for later: DuckDB 1.5.5 plans a PREPAREd statement once, with the table's statistics of that
-    moment, and keeps a filter that was always false or always true then (tests/engine/test_store.py shows it).
+    Not as bound parameters: DuckDB looks for pandas at each binding, which costs as much as the statement. Not
+    prepared: DuckDB 1.5.5 plans a PREPAREd statement once, with the table's statistics of that moment, and keeps a
+    filter that was always false or always true then (tests/engine/test_store.py shows it).
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -186,8 +188,7 @@ class _Connection:
         self._connection.execute("ROLLBACK")
 
     def execute(self, statement: statements.Statement, params: dict[str, Any]) -> Rows:
-        given = {name: params[name] for name in statement.parameters}
-        return _fetched(self._connection.execute(statement.sql, given or None))
+        return _fetched(self._connection.execute(render(statement, params)))
 
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> Rows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -112,7 +113,7 @@ def start(db: Database, id: str = "t", *, lease_seconds: float = 30.0, **options
     return claim
 
 
-def row(db: Database, id: str = "t") -> dict[str, object]:
+def row(db: Database, id: str = "t") -> dict[str, Any]:
     """Return the whole row of a task."""
     names, rows = db.store.sql(f"SELECT * FROM canard_absurd.tasks WHERE id = '{id}'")
     (found,) = rows

@@ -11,8 +11,10 @@ import json
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -78,20 +80,18 @@ def interrupt(side: Side) -> object:
     side.db.identity, before = "gone:1:x", side.db.identity
     monkey = recovery._is_dead
     try:
-        recovery._is_dead = lambda *_: True  # type: ignore[assignment]
+        recovery._is_dead = lambda *_: True
         return recovery.hand_back(side.db)
     finally:
-        recovery._is_dead = monkey  # type: ignore[assignment]
+        recovery._is_dead = monkey
         side.db.identity = before
 
 
 def of_claim(act: Callable[[Claim], object]) -> Callable[[Side], object]:
     def run(side: Side) -> object:
         assert side.claim is not None
-        try:
+        with suppress(TaskSuspended):
             act(side.claim)
-        except TaskSuspended:
-            pass
         return True
 
     return run
@@ -148,7 +148,7 @@ def outcome_of(act: Callable[[Side], object], side: Side) -> str:
 def sides(tmp_path: Path):
     holds = [Hold(), Hold()]
     clocks = [FakeClock(), FakeClock()]
-    options = {"root": tmp_path, "pulse_seconds": None, "conflict_retries": 0}
+    options: dict[str, Any] = {"root": tmp_path, "pulse_seconds": None, "conflict_retries": 0}
     with (
         Database(None, clock=clocks[0], intercept=holds[0], **options) as one,
         Database(None, clock=clocks[1], intercept=holds[1], beside=one, **options) as two,

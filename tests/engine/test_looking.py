@@ -9,9 +9,14 @@ import sys
 import duckdb
 import pytest
 
-from canard_pipe.engine.database import Database
 from canard_pipe.errors import (
-    CloseError, ConnectionClosed, InputError, ResultUnavailable, RestoreError, SchemaError, StorageError,
+    CloseError,
+    ConnectionClosed,
+    InputError,
+    RestoreError,
+    ResultUnavailable,
+    SchemaError,
+    StorageError,
 )
 from tests.engine.conftest import claimed, start
 
@@ -52,7 +57,9 @@ def test_tasks_lists_the_latest_change_first_then_by_id(db, clock):
     assert db.tasks(queue="other") == []
 
 
-@pytest.mark.parametrize("wrong", [{"state": "paused"}, {"limit": -1}, {"id": 5}, {"queue": 5}, {"state": ["ready", "x"]}])
+@pytest.mark.parametrize(
+    "wrong", [{"state": "paused"}, {"limit": -1}, {"id": 5}, {"queue": 5}, {"state": ["ready", "x"]}]
+)
 def test_wrong_arguments_of_a_listing_are_input_errors(db, wrong):
     """F9, G16."""
     with pytest.raises(InputError):

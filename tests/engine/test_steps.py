@@ -47,7 +47,6 @@ def test_a_name_can_be_used_once_in_an_attempt(db):
     claim.step("a", lambda: 1)
     with pytest.raises(ReplayError):
         claim.step("a", lambda: 2)
-    again = claim
     claim.release()
     again = claimed(db)
     again.step("a", never)
@@ -153,7 +152,7 @@ def test_a_sleep_gives_the_claim_up_and_passes_at_once_on_replay(db, clock):
     third = claimed(db)
     third.sleep("nap", 60)
     assert (third.attempt, third.failures) == (3, 1)
-    assert steps(db) == [("nap", "NULL")] or steps(db)[0][0] == "nap"
+    assert [name for name, _ in steps(db)] == ["nap"]
     assert db.inspect("t").checkpoints[0].kind == "sleep"
 
 
@@ -167,11 +166,15 @@ def test_a_sleep_of_no_seconds_still_suspends(db):
 def test_suspension_is_no_ordinary_exception(db):
     """G24."""
     claim = start(db)
-    with pytest.raises(TaskSuspended):
+
+    def handler() -> None:
         try:
             claim.sleep("nap", 0)
         except Exception:
             pytest.fail("an ordinary catch-all took the suspension")
+
+    with pytest.raises(TaskSuspended):
+        handler()
 
 
 def test_a_suspended_task_wakes_when_all_it_waits_for_is_fulfilled(db):

@@ -1,8 +1,8 @@
--- The owner stood still, or wall time was set: live leases run on by the gap, and what was due stays due.
+-- The owner stood still, or wall time was set: leases run on by the gap. What had expired stays so, what was due too.
 -- Sleeping tasks keep their wake time: it was meant as wall time.
 UPDATE canard_absurd.tasks AS t
 SET version = t.version + 1, deadline = t.deadline + to_microseconds($shift_us)
-WHERE t.state = 'running' AND t.deadline > make_timestamp($then_us);
+WHERE t.state = 'running';
 
 UPDATE canard_absurd.tasks AS t
 SET version = t.version + 1, available_at = make_timestamp($now_us)
