@@ -281,6 +281,9 @@ class Database:
 
     def reap(self, queue: str | None = None, *, limit: int = 64) -> int:
         """Fail tasks whose last lease has expired, oldest first, and return how many (S4, S6, G27)."""
+        self.mind_the_clock()
+        if not self.query("exhausted_tasks", queue=queue, most=limit, now_us=self.clock.now_us()):
+            return 0  # mostly so: a look costs less than a transaction
         expired = self.writer.transact(lambda: transitions.expire(self.store, self.clock, queue, limit))
         for row in expired:
             self.tell_lost(row[0])
@@ -288,6 +291,9 @@ class Database:
 
     def wake(self) -> int:
         """Make ready every suspended task whose waits are fulfilled or whose time has come; return how many."""
+        self.mind_the_clock()
+        if not self.query("wakeable_tasks", now_us=self.clock.now_us()):
+            return 0
         return len(self.writer.transact(lambda: transitions.wake(self.store, self.clock)))
 
     def tell_lost(self, seq: int) -> None:

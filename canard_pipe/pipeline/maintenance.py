@@ -19,7 +19,7 @@ from canard_pipe.pipeline import requests, snapshot
 from canard_pipe.pipeline.observer import Observer
 
 log = logging.getLogger(__name__)
-TICK_SECONDS = 0.2
+TICK_SECONDS = 0.4
 SNAPSHOT_SECONDS = 2.0
 OWNERSHIP_SECONDS = 5.0
 

@@ -33,6 +33,7 @@ from canard_pipe.pipeline.publishing import Publisher
 
 LEASE_SECONDS = 30.0
 LEAST_SLOTS = 32
+POLL_SECONDS = 0.5  # a slot that comes free looks at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +248,7 @@ class _Run:
                 queue=self.pipeline_name,
                 slots=options.slots or max(LEAST_SLOTS, int(4 * cpus)),
                 lease_seconds=LEASE_SECONDS,
+                poll_seconds=POLL_SECONDS,
                 names=gate.names,
                 ids=gate.ids,
                 finished=gate.finished,
