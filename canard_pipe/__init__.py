@@ -45,7 +45,8 @@ if TYPE_CHECKING:
         ValueEncodeError,
     )
     from canard_pipe.execution.resources import Escalate
-    from canard_pipe.pipeline.api import open, work
+    from canard_pipe.pipeline.api import open as open
+    from canard_pipe.pipeline.api import work
     from canard_pipe.pipeline.definition import Pipeline
     from canard_pipe.pipeline.rows import FileCheck, InputFile, SampleRow
 
@@ -61,17 +62,18 @@ _HOMES = {
     "Escalate": "canard_pipe.execution.resources",
 }
 
+# `open` is public too, but not for `import *`: it would hide Python's own.
 __all__ = [
     "CanardError", "CommandError", "CommandFailed", "CommandNotStarted", "CommandTimeout", "ConflictError",
     "Escalate", "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "OutputError", "Pipeline",
     "PipelineFileError", "PublishError", "ReplayError", "ResultUnavailable", "SampleRow", "SampleSkipped",
     "SheetError", "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "ValueEncodeError",
-    "__version__", "open", "work",
+    "__version__", "work",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in __all__ and name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
@@ -79,4 +81,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_HOMES})

@@ -30,7 +30,8 @@
     │   └── OutputError                  ended well, but an output is missing, empty or damaged
     ├── BudgetError                      a step asks for more than the machine has
     ├── InputFileError                   an input file of a sample is missing, truncated or changed
-    └── PublishError                     a result cannot be published
+    ├── PublishError                     a result cannot be published
+    └── HandlerExit                      a function of the pipeline tried to end the program
 
 Control flow, not errors (``BaseException``, so that ``except Exception`` in a handler lets them pass, G24):
 ``TaskSuspended`` and ``TaskReleased``. ``SampleSkipped`` is an ordinary exception that a handler raises.
@@ -290,6 +291,13 @@ class PublishError(CanardError):
     def __init__(self, message: str, target: str) -> None:
         super().__init__(message)
         self.target = target
+
+
+class HandlerExit(CanardError):
+    """A function of the pipeline tried to end the program, for instance by ``sys.exit()``."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(f"{type(error).__name__} in a function of the pipeline: {error}")
 
 
 class SampleSkipped(CanardError):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import runpy
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import click
@@ -24,26 +26,29 @@ def demo(session: Session, folder: str) -> int:
     """Make small data of four samples in FOLDER (canard-demo by default), and run a real pipeline over them there.
 
     One sample fails in its first try, on purpose, and succeeds in its second. Needs pip packages only:
-    pip install 'canard-pipe[demo]'.
+    pip install pybwa.
     """
     from canard_pipe.cli.running import finish, observing
     from canard_pipe.errors import InputError
-    from canard_pipe.pipeline.run import RunOptions, run_pipeline
+    from canard_pipe.pipeline.run import run_pipeline
+    from canard_pipe.pipeline.stored_run import RunOptions
 
     if importlib.util.find_spec("pybwa") is None:
-        raise InputError("the demo aligns with pybwa, which is not installed: pip install 'canard-pipe[demo]'")
+        raise InputError("the demo aligns with pybwa, which is not installed: pip install pybwa")
     place = Path.cwd() / folder
     sheet = prepare(place, packaged_demo())
     state = place / DEFAULT_STATE
     session.state = state
     params = tuple(f"{name}={place / file}" for name, file in PARAMS.items())
-    typed = " ".join(["canard-pipe run pipeline.py", sheet.name, *(f"--param {n}={f}" for n, f in PARAMS.items())])
+    program = program_from(place)
+    typed = " ".join([f"{program} run pipeline.py", sheet.name, *(f"--param {n}={f}" for n, f in PARAMS.items())])
     output.lines([f"The data are made in {folder}. What runs now, there, is:", "", f"    {typed}", ""])
     options = RunOptions(
         pipeline_file=place / FILES[0],
         sheet_file=sheet,
         params=params,
         launch=place,
+        folder=place,
         state=state,
         work=place / "work",
         results=place / "results",
@@ -54,9 +59,9 @@ def demo(session: Session, folder: str) -> int:
     output.lines([
         "",
         f"Now look around: cd {shlex.quote(folder)}",
-        "    canard-pipe status",
-        "    canard-pipe why eider        (its first try failed on purpose)",
-        '    canard-pipe sql "select sample, step, saved_at from canard_absurd.steps order by saved_at"',
+        f"    {program} status",
+        f"    {program} why eider        (its first try failed on purpose)",
+        f"    {program} sql 'from canard_absurd.steps order by saved_at'",
         "    cat results/cohort/summary.tsv",
         "    " + typed + "        (does nothing: all is done)",
     ])  # fmt: skip
@@ -71,6 +76,14 @@ def prepare(place: Path, packaged: Path) -> Path:
             shutil.copyfile(packaged / name, place / name)
     make = runpy.run_path(str(place / "make_data.py"))["make"]
     return Path(make(place))
+
+
+def program_from(folder: Path) -> str:
+    """Return what to type in ``folder`` to call this program: its name where PATH has it, else its path."""
+    if shutil.which("canard-pipe") is not None:
+        return "canard-pipe"
+    called = Path(sys.argv[0]).absolute()
+    return shlex.quote(os.path.relpath(called, folder) if called.exists() else "canard-pipe")
 
 
 def packaged_demo() -> Path:

@@ -12,22 +12,19 @@ import click
 from canard_pipe.cli import output
 from canard_pipe.cli.options import json_option, state_option
 from canard_pipe.cli.session import Folders, Session
+from canard_pipe.report.wording import ENDED, STATES
 
 if TYPE_CHECKING:
     from canard_pipe.report.logs import Piece
 
 MOST_ROWS = 40
 FOLLOW_SECONDS = 0.3
-_COME_TO_ITS_END = frozenset({"done", "skipped", "failed", "cancelled", "blocked", "changed", "retired"})
-_CHOICES = (
-    "failed", "blocked", "cancelled", "changed", "running", "queued", "waiting", "skipped", "done", "retired",
-)  # fmt: skip
 
 
 @click.command(short_help="Show samples, steps and counts, also while a run is going.")
 @state_option
 @click.option(
-    "--only", "states", type=click.Choice(_CHOICES), multiple=True, help="Only rows in this state; may be repeated."
+    "--only", "states", type=click.Choice(STATES), multiple=True, help="Only rows in this state; may be repeated."
 )
 @click.option("--limit", type=click.IntRange(0), default=MOST_ROWS, show_default=True, help="How many rows; 0 is all.")
 @click.option(
@@ -117,7 +114,7 @@ def _followed(folders: Folders, sample: str, step: str | None) -> Iterator[Piece
     def look() -> tuple[list[Path], bool]:
         with open_view(folders.state, folders.launch) as view:
             row, tries = latest_tries(view, sample, step, may_come=view.source == "live")
-            return tries, view.source != "live" or row.state in _COME_TO_ITS_END
+            return tries, view.source != "live" or row.state in ENDED
 
     return follow(look, lambda: time.sleep(FOLLOW_SECONDS))
 

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from canard_pipe.cli import output
-from canard_pipe.cli.options import json_option, param_option, pipeline_and_sheet, state_option
+from canard_pipe.cli.options import (
+    json_option,
+    param_option,
+    pipeline_and_sheet,
+    sheet_from,
+    sheet_options,
+    state_option,
+)
 from canard_pipe.cli.session import DEFAULT_STATE, Folders, Session
 
 if TYPE_CHECKING:
@@ -25,6 +32,7 @@ if TYPE_CHECKING:
 @click.option("--cpus", type=click.FloatRange(min=0, min_open=True), help="How many cpus commands may use at once.")
 @click.option("--memory", metavar="SIZE", help="How much memory commands may ask for at once, such as 8G.")
 @click.option("--slots", type=click.IntRange(1, 10_000), help="How many samples may be in work at once.")
+@sheet_options
 @state_option
 @click.option("--work", metavar="DIR", default="work", show_default=True, help="Where commands run.")
 @click.option("--results", metavar="DIR", default="results", show_default=True, help="Where results are published.")
@@ -35,6 +43,7 @@ if TYPE_CHECKING:
 @click.pass_obj
 def run(
     session: Session,
+    /,
     pipeline: str,
     sheet: str,
     params: tuple[str, ...],
@@ -48,6 +57,7 @@ def run(
     rerun_changed: bool,
     accept_changed: bool,
     as_json: bool,
+    **sheet_given: Any,
 ) -> int:
     """Run PIPELINE (a Python file) over every sample of SHEET (a table). The same line again goes on where it stopped.
 
@@ -55,18 +65,21 @@ def run(
     pipeline file or the sheet is wrong, and nothing ran; 3 it could not run; 130 interrupted.
     """
     from canard_pipe.execution.resources import parse_memory
-    from canard_pipe.pipeline.run import RunOptions, run_pipeline
+    from canard_pipe.pipeline.run import run_pipeline
+    from canard_pipe.pipeline.stored_run import RunOptions
 
     if rerun_changed and accept_changed:
         raise click.UsageError("--rerun-changed and --accept-changed exclude each other.")
     here = Path.cwd()
-    session.use(state)
+    folders = session.use(state)
     options = RunOptions(
         pipeline_file=_below(here, pipeline),
         sheet_file=_below(here, sheet),
         params=params,
-        launch=here,
-        state=_below(here, state),
+        sheet=sheet_from(**sheet_given),
+        launch=folders.launch,
+        folder=here,
+        state=folders.state,
         work=_below(here, work),
         results=_below(here, results),
         cpus=cpus,
@@ -82,14 +95,15 @@ def run(
         if as_json:
             output.as_json_list(_for_machines(report.samples))
         return 0
-    return finish(report, Folders(here, options.state), as_json=as_json)
+    return finish(report, folders, as_json=as_json)
 
 
 @click.command(short_help="Check pipeline and sheet; nothing runs.")
 @pipeline_and_sheet
 @param_option
+@sheet_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, problems, notes.")
-def check(pipeline: str, sheet: str, params: tuple[str, ...], as_json: bool) -> int:
+def check(pipeline: str, sheet: str, params: tuple[str, ...], as_json: bool, **sheet_given: Any) -> int:
     """Check PIPELINE, its parameters and tools, and SHEET with the files it names. Nothing runs, nothing is written.
 
     Exit status: 0 a run could start; 2 something is wrong: everything found is listed.
@@ -100,7 +114,7 @@ def check(pipeline: str, sheet: str, params: tuple[str, ...], as_json: bool) -> 
 
     here = Path.cwd()
     try:
-        notes = check_pipeline(_below(here, pipeline), _below(here, sheet), params)
+        notes = check_pipeline(_below(here, pipeline), _below(here, sheet), params, sheet_from(**sheet_given))
     except InputError as error:
         if not as_json:
             raise

@@ -76,7 +76,8 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
         states = sample_states(database, pipeline.name)
         before = planning.known_rows(database, pipeline.name).get(("cohort", function.name))
         members = [row for row in states if row.function in function.after and row.state != "retired"]
-        outcomes = [[row.key, row.task_id, _outcome(row, settled=False)] for row in members]
+        # The attempt tells one making of a sample from the next, as after a retry from an earlier step.
+        outcomes = [[row.key, row.task_id, _outcome(row), row.attempt] for row in members]
         digest = planning.digest(database, function.name, params_value, outcomes)
         if before is not None and before.task_id is not None and before.digest == digest and not before.retired:
             continue
@@ -101,7 +102,7 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
         if spawn and _settled(function, states, members):
             generation = row["generation"] + 1
             id = planning.task_id(pipeline, function, function.name, generation)
-            given = database.codec.encode({"members": [[r.key, r.task_id, _outcome(r, settled=True)] for r in members]})
+            given = database.codec.encode({"members": [[r.key, r.task_id, _outcome(r)] for r in members]})
             row |= {"generation": generation, "task_id": id, "digest": digest}
             spawned = [planning.spawn_row(pipeline, function, id, given, 0)]
             made.append(function.name)
@@ -134,12 +135,10 @@ def results(database: Database, given: Mapping[str, Any]) -> CohortResults:
     return CohortResults(done, skipped, missing)
 
 
-def _outcome(row: SampleState, *, settled: bool) -> str:
+def _outcome(row: SampleState) -> str:
     if row.state in ("done", "skipped"):
         return row.state
-    if not settled and row.state in UNFINISHED:
-        return "done"  # what is hoped for: the cohort's task stays valid if it comes true
-    return "missing"
+    return "unfinished" if row.state in UNFINISHED else "missing"
 
 
 def _settled(function: Function, states: list[SampleState], members: list[SampleState]) -> bool:

@@ -12,7 +12,7 @@ from canard_pipe.engine.claim import Grant
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Skipped
 from canard_pipe.engine.worker import Handler
-from canard_pipe.errors import InputError, InputFileError, SampleSkipped
+from canard_pipe.errors import HandlerExit, InputError, InputFileError, SampleSkipped, TaskReleased, TaskSuspended
 from canard_pipe.execution import folders
 from canard_pipe.execution.context import CommandContext
 from canard_pipe.execution.executor import Executor
@@ -165,7 +165,21 @@ def _handler(setting: RunSetting, function: Function) -> Handler:
     def cohort(given: dict[str, Any], ctx: PipelineContext) -> Any:
         return function.call(cohorts.results(ctx.database, given), ctx)
 
-    return {"once": once, "sample": sample, "cohort": cohort}[function.kind]
+    return _ending_alone({"once": once, "sample": sample, "cohort": cohort}[function.kind])
+
+
+def _ending_alone(handler: Handler) -> Handler:
+    """Let what would end a program, such as ``sys.exit()`` in a user's function, end its task only."""
+
+    def run(given: Any, ctx: Any) -> Any:
+        try:
+            return handler(given, ctx)
+        except (Exception, TaskSuspended, TaskReleased):
+            raise
+        except BaseException as error:  # signals reach the main thread only, so this is the function's own doing
+            raise HandlerExit(error) from error
+
+    return run
 
 
 def _check_inputs(setting: RunSetting, rows: tuple[SampleRow, ...], ctx: PipelineContext) -> None:

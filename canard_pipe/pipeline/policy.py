@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.claim import Claim
@@ -20,6 +21,7 @@ from canard_pipe.errors import (
 )
 
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 60.0
+_PACKAGE = Path(__file__).parents[1]
 # A repeat cannot help: the same would happen again.
 FINAL = (CommandNotStarted, InputFileError, PublishError, BudgetError, InputError, ReplayError)
 
@@ -40,8 +42,8 @@ class FailurePolicy:
 
     def delay_seconds(self, failures: int) -> float:
         """Return the back-off after ``failures`` earlier ones: doubling, capped, times 0.5 to 1.0."""
-        doubled: float = min(FIRST_DELAY_SECONDS * 2**failures, LONGEST_DELAY_SECONDS)
-        return doubled * (0.5 + 0.5 * self._random())
+        doublings = min(failures, 30)  # past the cap; a power of many failures is too large for a float
+        return min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS) * (0.5 + 0.5 * self._random())
 
 
 def cause_of(error: BaseException) -> dict[str, Any]:
@@ -58,8 +60,8 @@ def cause_of(error: BaseException) -> dict[str, Any]:
     if isinstance(error, BudgetError):
         return {"kind": "budget"}
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if f"{'canard_pipe'}/" not in frame.filename.replace("\\", "/")]
-    where = (own or frames)[-1:]
+    users = [frame for frame in frames if not Path(frame.filename).is_relative_to(_PACKAGE)]
+    where = (users or frames)[-1:]
     return {
         "kind": "exception",
         "type": type(error).__name__,

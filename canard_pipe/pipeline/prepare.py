@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +35,13 @@ class Prepared:
         return [head, *self.sheet.notes]
 
 
-def prepare(pipeline_file: Path, sheet_file: Path, params: Sequence[str], *, launch: Path) -> Prepared:
-    """Load and check all that a run needs. Raises InputError and its kin with everything that is wrong."""
+def prepare(
+    pipeline_file: Path, sheet_file: Path, params: Sequence[str], *, folder: Path, sheet: SheetOptions | None = None
+) -> Prepared:
+    """Load and check all that a run needs; files in ``params`` are relative to ``folder``.
+
+    Raises InputError and its kin with everything that is wrong.
+    """
     loaded = load_pipeline(pipeline_file)
     pipeline = loaded.pipeline
     problems: list[Problem] = []
@@ -44,21 +49,22 @@ def prepare(pipeline_file: Path, sheet_file: Path, params: Sequence[str], *, lau
     if missing:
         message = f"needs {', '.join(missing)}, not found on PATH"
         problems.append(Problem(str(pipeline_file), None, None, message, "install it, or activate its environment"))
-    values, sheet = Params(), None
+    values, found = Params(), None
     try:
-        values = parse_params(pipeline.params, params, launch)
+        values = parse_params(pipeline.params, params, folder)
     except InputError as error:
         problems += _problems(error)
     longest = LONGEST_ID - _GENERATION - len(f"{pipeline.name}/sample/")
     try:
-        sheet = read_sheet(sheet_file, pipeline.rows, pipeline.key, SheetOptions(max_key_length=longest))
+        options = replace(sheet or SheetOptions(), max_key_length=longest)
+        found = read_sheet(sheet_file, pipeline.rows, pipeline.key, options)
     except SheetError as error:
         problems += error.problems
-    if sheet is None:
+    if found is None:
         raise SheetError(problems)
     if problems:
         raise PipelineFileError(problems) if missing else ParameterError(problems)
-    return Prepared(loaded, values, sheet)
+    return Prepared(loaded, values, found)
 
 
 def wanted_tasks(database: Database, prepared: Prepared, known_folders: Mapping[str, str]) -> list[planning.Wanted]:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
+from canard_pipe.engine import arguments
 from canard_pipe.engine.database import Database
 from canard_pipe.errors import CanardError, InputError
 from canard_pipe.pipeline import retrying
 
-log = logging.getLogger(__name__)
+LONGEST_KEY = 256
 
 
 def answer_open(database: Database, pipeline: str) -> list[str]:
     """Answer every open request; return what was done, a sentence each. Level-triggered: safe to call at any time."""
     said = []
-    for id, kind, arguments in database.query("open_requests"):
+    for id, kind, given in database.query("open_requests"):
         try:
-            answer = {"ok": True, "message": _do(database, pipeline, kind, json.loads(arguments))}
+            answer = {"ok": True, "message": _do(database, pipeline, kind, json.loads(given))}
         except (CanardError, ValueError) as error:
             answer = {"ok": False, "message": str(error)}
         database.write("answer_requests", [{"request_id": id, "answer": json.dumps(answer)}])
@@ -26,8 +26,11 @@ def answer_open(database: Database, pipeline: str) -> list[str]:
     return said
 
 
-def _do(database: Database, pipeline: str, kind: str, given: dict[str, Any]) -> str:
-    keys = given.get("keys") or []
+def _do(database: Database, pipeline: str, kind: str, given: Any) -> str:
+    # The table is open to everybody's SQL: what is written there wrongly is answered, and does not end the thread.
+    if not isinstance(given, dict):
+        raise InputError("the arguments of a request are a JSON object")
+    keys = arguments.texts("keys", given.get("keys") or [], LONGEST_KEY)
     if kind == "cancel":
         chosen = retrying.cancel(database, pipeline, keys, every=bool(given.get("all")))
     elif kind == "retry":

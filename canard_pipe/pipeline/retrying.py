@@ -11,6 +11,7 @@ from canard_pipe.errors import InputError
 from canard_pipe.pipeline.cohorts import SampleState, sample_states
 
 RETRYABLE = ("failed", "cancelled")
+REMAKEABLE = (*RETRYABLE, "done", "skipped", "changed")  # from a step on
 CANCELLABLE = ("waiting", "running", "queued", "blocked")
 
 
@@ -35,8 +36,12 @@ def choose(
     if not keys and not every:
         raise InputError(f"name the samples to {verb}")
     named = [row for key in dict.fromkeys(keys) for row in by_key[key]] if keys else list(states)
-    rows = [row for row in named if row.state in possible and row.task_id is not None]
-    refused = [f"{row.key} is {row.state}" for row in named if row not in rows] if keys else []
+    rows, refused = [], []
+    for row in named:
+        if row.state in possible and row.task_id is not None:
+            rows.append(row)
+        elif keys:
+            refused.append(f"{row.key} is {row.state}")
     return Chosen(tuple(rows), tuple(refused))
 
 
@@ -49,7 +54,7 @@ def retry(
     takes every failed row. Raises InputError for unknown names and steps.
     """
     states = sample_states(database, pipeline)
-    possible = ("failed",) if failed and not keys else RETRYABLE
+    possible = ("failed",) if failed and not keys else retryable(from_step)
     chosen = choose(states, keys, every=failed, possible=possible, verb="retry")
 
     def act() -> None:
@@ -66,6 +71,11 @@ def retry(
     if chosen.rows:
         database.writer.transact(act)
     return chosen
+
+
+def retryable(from_step: str | None) -> tuple[str, ...]:
+    """Return the states that a retry is possible in: what is done is made anew only from a named step on."""
+    return RETRYABLE if from_step is None else REMAKEABLE
 
 
 def cancel(database: Database, pipeline: str, keys: Collection[str], *, every: bool = False) -> Chosen:

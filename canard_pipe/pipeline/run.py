@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import platform
 import random
 import secrets
-import socket
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Skipped
 from canard_pipe.engine.worker import Outcome, Worker
-from canard_pipe.errors import InputError
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
 from canard_pipe.pipeline import cohorts, maintenance, planning, retrying, snapshot
@@ -30,29 +25,13 @@ from canard_pipe.pipeline.observer import Observer
 from canard_pipe.pipeline.policy import FailurePolicy
 from canard_pipe.pipeline.prepare import Prepared, param_values, prepare, wanted_tasks
 from canard_pipe.pipeline.publishing import Publisher
+from canard_pipe.pipeline.sheet import SheetOptions
+from canard_pipe.pipeline.stored_run import RunOptions, run_row, stored_options
 
 LEASE_SECONDS = 30.0
 LEAST_SLOTS = 32
 POLL_SECONDS = 0.5  # a slot that comes free looks at once
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What a run is asked to do. Folders are absolute; ``None`` stands for what the machine has."""
-
-    pipeline_file: Path
-    sheet_file: Path
-    params: tuple[str, ...]
-    launch: Path
-    state: Path
-    work: Path
-    results: Path
-    cpus: float | None = None
-    memory_bytes: int | None = None
-    slots: int | None = None
-    dry_run: bool = False
-    rerun_changed: bool = False
-    accept_changed: bool = False
+GOOD_ENDS = ("done", "skipped")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +66,15 @@ def retry_stored(
 ) -> RunReport:
     """Retry samples of the last run of this state, in the foreground, and make what depends on them."""
     with open_state(state, launch) as database:
-        options = stored_options(database, state, launch)
+        options = stored_options(database, state)
     return _run(options, observer, _Retry(tuple(keys), failed, from_step))
 
 
-def check_pipeline(pipeline_file: Path, sheet_file: Path, params: Sequence[str]) -> list[str]:
+def check_pipeline(
+    pipeline_file: Path, sheet_file: Path, params: Sequence[str], sheet: SheetOptions | None = None
+) -> list[str]:
     """Check pipeline, parameters, tools and sheet; nothing runs, nothing is written. Return notes for the user."""
-    return prepare(pipeline_file, sheet_file, params, launch=Path.cwd()).notes()
+    return prepare(pipeline_file, sheet_file, params, folder=Path.cwd(), sheet=sheet).notes()
 
 
 def open_state(state: Path, launch: Path, **options: Any) -> Database:
@@ -102,29 +83,10 @@ def open_state(state: Path, launch: Path, **options: Any) -> Database:
     return Database(state / "state.duckdb", root=launch, lock=state / "owner.lock", **options)
 
 
-def stored_options(database: Database, state: Path, launch: Path) -> RunOptions:
-    """Return the options of the latest run. Raises InputError if there was none."""
-    rows = database.query("latest_run")
-    if not rows:
-        raise InputError(f"the state {state} knows no run yet: use canard-pipe run PIPELINE SHEET first")
-    _, _, pipeline_file, sheet_file, params, settings = rows[0]
-    given = json.loads(settings)
-    return RunOptions(
-        pipeline_file=database.codec.decode(pipeline_file),
-        sheet_file=database.codec.decode(sheet_file),
-        params=tuple(json.loads(params)),
-        launch=launch,
-        state=state,
-        work=database.codec.decode(json.dumps(given["work"])),
-        results=database.codec.decode(json.dumps(given["results"])),
-        cpus=given["cpus"],
-        memory_bytes=given["memory_bytes"],
-        slots=given["slots"],
-    )
-
-
 def _run(options: RunOptions, observer: Observer, retry: _Retry | None) -> RunReport:
-    prepared = prepare(options.pipeline_file, options.sheet_file, options.params, launch=options.launch)
+    prepared = prepare(
+        options.pipeline_file, options.sheet_file, options.params, folder=options.folder, sheet=options.sheet
+    )
     for note in prepared.notes():
         observer.note(note)
     setting = RunSetting(
@@ -136,6 +98,14 @@ def _run(options: RunOptions, observer: Observer, retry: _Retry | None) -> RunRe
     with open_state(options.state, options.launch, claim_type=context_factory(setting)) as database:
         run = _Run(options, prepared, observer, setting, database, retry)
         return run.dry() if options.dry_run else run.go()
+
+
+def _nothing_to_do(report: RunReport) -> str:
+    open_ends = Counter(row["state"] for row in report.samples if row["state"] not in (*GOOD_ENDS, "retired"))
+    if not open_ends:
+        return "nothing to do: every row has come to its end"
+    left = ", ".join(f"{count} {state}" for state, count in sorted(open_ends.items()))
+    return f"nothing to do: {left}"
 
 
 @dataclass(slots=True)
@@ -181,14 +151,29 @@ class _Run:
         )
         gate = Gate(self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, only)
         self.observer.planned(plan.lines())
+        self._say_what_changed_elsewhere(publisher, plan)
         if gate.finished():
-            self.observer.note("nothing to do: every row has come to its end")
-            return self._report(interrupted=False)
-        self._record_run()
+            report = self._report(interrupted=False)
+            self.observer.note(_nothing_to_do(report))
+            return report
+        self.database.write("insert_run", [run_row(self.database, self.run_id, self.options, self.prepared)])
         interrupted = self._work(gate)
         report = self._report(interrupted=interrupted)
         self.database.write("end_run", [{"run_id": self.run_id, "exit_status": report.exit_status}])
         return report
+
+    def _say_what_changed_elsewhere(self, publisher: Publisher, plan: planning.Plan) -> None:
+        """Name what this run sees and does not act on: another pipeline file, results that are gone."""
+        last = self.database.query("latest_run_of", pipeline=self.pipeline_name)
+        if last and last[0][0] != self.prepared.loaded.digest and (plan.same or plan.changed):
+            self.observer.note(
+                "the pipeline file has changed since the last run: steps that are saved stay as they are; "
+                "retry SAMPLE --from STEP makes them anew"
+            )
+        for deviation in publisher.verify(self.database):
+            where = self.options.results / deviation.target
+            sample = "/".join((deviation.task_id or "").split("/")[2:-1])
+            self.observer.note(f"{where} {deviation.problem}; retry {sample} --from publish puts it back")
 
     def _may_be_written(self, path: Path) -> bool:
         """Tell whether a command is at work in the folder of a try that holds ``path``."""
@@ -213,10 +198,10 @@ class _Run:
     def _asked(self, retry: _Retry) -> list[str]:
         """Return the keys that a retry is about: those named, or every failed one."""
         states = cohorts.sample_states(self.database, self.pipeline_name)
-        possible = ("failed",) if retry.failed else retrying.RETRYABLE
+        possible = ("failed",) if retry.failed else retrying.retryable(retry.from_step)
         chosen = retrying.choose(states, retry.keys, every=retry.failed, possible=possible, verb="retry")
         for why in chosen.refused:
-            self.observer.note(f"not retried: {why}")
+            self.observer.note(f"not retried: {why}; --from STEP makes it anew from a step on")
         return [row.key for row in chosen.rows]
 
     def _retry(self, retry: _Retry, asked: list[str]) -> set[str]:
@@ -224,7 +209,7 @@ class _Run:
         if not asked:
             return set()
         rows = [row for row in cohorts.sample_states(self.database, self.pipeline_name) if row.key in asked]
-        left = [row.key for row in rows if row.state in retrying.RETRYABLE]
+        left = [row.key for row in rows if row.state in retrying.retryable(retry.from_step)]
         if left:
             retrying.retry(self.database, self.pipeline_name, left, from_step=retry.from_step)
         self.observer.note(f"will run again: {', '.join(asked)}")
@@ -304,43 +289,10 @@ class _Run:
             finished=finished,
         )
 
-    def _record_run(self) -> None:
-        options, codec = self.options, self.database.codec
-        settings = {
-            "work": json.loads(codec.encode(options.work)),
-            "results": json.loads(codec.encode(options.results)),
-            "cpus": options.cpus,
-            "memory_bytes": options.memory_bytes,
-            "slots": options.slots,
-        }
-        versions = {
-            "canard-pipe": metadata.version("canard-pipe"),
-            "python": platform.python_version(),
-            "duckdb": metadata.version("duckdb"),
-        }
-        self.database.write(
-            "insert_run",
-            [
-                {
-                    "run_id": self.run_id,
-                    "pipeline": self.pipeline_name,
-                    "pipeline_file": codec.encode(options.pipeline_file.absolute()),
-                    "pipeline_digest": self.prepared.loaded.digest,
-                    "sheet_file": codec.encode(options.sheet_file.absolute()),
-                    "sheet_text": self.prepared.sheet.text,
-                    "params": json.dumps(list(options.params)),
-                    "settings": json.dumps(settings),
-                    "versions": json.dumps(versions),
-                    "host": socket.gethostname(),
-                    "pid": os.getpid(),
-                }
-            ],
-        )
-
     def _report(self, *, interrupted: bool) -> RunReport:
         states = cohorts.sample_states(self.database, self.pipeline_name)
         live = [row for row in states if row.state != "retired"]
-        done = all(row.state in ("done", "skipped") for row in live)
+        done = all(row.state in GOOD_ENDS for row in live)
         return RunReport(
             exit_status=130 if interrupted else 0 if done else 1,
             counts=dict(Counter(row.state for row in states if row.kind == "sample")),

@@ -11,6 +11,7 @@ import pytest
 from canard_pipe.pipeline import run
 from canard_pipe.pipeline.observer import Silent
 from canard_pipe.pipeline.run import RunReport
+from canard_pipe.pipeline.stored_run import RunOptions
 
 HEADER = """
 from pathlib import Path
@@ -81,14 +82,15 @@ class Project:
     def run(self, **options: Any) -> RunReport:
         self.observer = Recorder()
         return run.run_pipeline(
-            run.RunOptions(
-                self.pipeline,
-                self.sheet,
-                options.pop("params", ()),
-                self.folder,
-                self.folder / ".canard",
-                self.folder / "work",
-                self.results,
+            RunOptions(
+                pipeline_file=self.pipeline,
+                sheet_file=self.sheet,
+                params=options.pop("params", ()),
+                launch=self.folder,
+                folder=self.folder,
+                state=self.folder / ".canard",
+                work=self.folder / "work",
+                results=self.results,
                 **{"cpus": 2, **options},
             ),
             self.observer,

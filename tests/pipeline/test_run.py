@@ -335,3 +335,44 @@ def test_a_project_can_be_moved(project, tmp_path):
     project.folder = moved
     assert project.run().exit_status == 0
     assert project.counted() == before
+
+
+def test_sys_exit_in_a_function_fails_its_sample_alone(project):
+    text = PLAIN.replace('raise SampleSkipped("too little")', 'import sys; sys.exit("too few reads")')
+    project.write(text, "sample,text\nA,skip\nB,x\n")
+    report = project.run()
+    assert project.states(report) == {"A": "failed", "B": "done"}
+    assert "too few reads" in next(row["error"] for row in report.samples if row["sample"] == "A")
+
+
+def test_a_result_that_was_deleted_by_hand_is_named_and_can_be_put_back(project):
+    project.write(COHORT, "sample\nA\nB\n")
+    project.run()
+    (project.results / "A" / "out.txt").unlink()
+    project.run()
+    (note,) = [note for note in project.observer.notes if "is gone" in note]
+    assert "A/out.txt" in note
+    assert "retry A --from publish" in note
+    assert project.retry("A", from_step="publish").exit_status == 0
+    assert (project.results / "A" / "out.txt").read_text() == "x\n"
+    assert project.counted().count("write A") == 1
+    assert len([line for line in project.counted() if line.startswith("together")]) == 2  # its member was made anew
+
+
+def test_retry_of_a_done_sample_wants_a_step_and_one_that_is_there(project):
+    project.write(PLAIN, "sample\nA\n")
+    project.run()
+    project.retry("A")
+    assert any("A is done" in note for note in project.observer.notes)
+    with pytest.raises(InputError, match="'wriet'"):
+        project.retry("A", from_step="wriet")
+    assert project.counted() == ["start A", "write A"]
+
+
+def test_a_changed_pipeline_file_is_named_and_not_acted_on(project):
+    project.write(PLAIN, "sample\nA\n")
+    project.run()
+    project.pipeline.write_text(project.pipeline.read_text() + "\n# another line\n")
+    assert project.run().exit_status == 0
+    assert any("pipeline file has changed" in note for note in project.observer.notes)
+    assert project.counted() == ["start A", "write A"]

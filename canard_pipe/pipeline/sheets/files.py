@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from canard_pipe.execution.outputs import BGZF_END
 from canard_pipe.pipeline.rows import FileCheck, InputFile
 from canard_pipe.pipeline.sheets.words import closest, quoted
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
-_BGZF_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 _GZIP = b"\x1f\x8b\x08"
 _HEAD = 512
 _SEARCHES = 20
@@ -168,7 +168,7 @@ def _from_content(file: int, size: int, identity: object) -> _Found:
     if size == 0:
         return _Found(identity=identity, empty=True)
     head = os.pread(file, _HEAD, 0)
-    without_end = _is_bgzf(head) and os.pread(file, len(_BGZF_END), max(0, size - len(_BGZF_END))) != _BGZF_END
+    without_end = _is_bgzf(head) and os.pread(file, len(BGZF_END), max(0, size - len(BGZF_END))) != BGZF_END
     empty = size <= _HEAD and head.startswith(_GZIP) and not without_end and _unpacks_to_nothing(head)
     return _Found(identity=identity, empty=empty, without_end=without_end)
 

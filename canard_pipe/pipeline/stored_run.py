@@ -1,0 +1,93 @@
+"""What a run is asked to do, and how that is stored, so that ``retry`` can ask for the same once more."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from canard_pipe.engine.database import Database
+from canard_pipe.engine.writer import Row
+from canard_pipe.errors import InputError
+from canard_pipe.pipeline.prepare import Prepared
+from canard_pipe.pipeline.sheet import SheetOptions
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run is asked to do. Folders are absolute; ``None`` stands for what the machine has.
+
+    ``launch``: stored paths below it are relative to it. ``folder``: where relative paths in ``params`` start.
+    """
+
+    pipeline_file: Path
+    sheet_file: Path
+    params: tuple[str, ...]
+    launch: Path
+    folder: Path
+    state: Path
+    work: Path
+    results: Path
+    sheet: SheetOptions = field(default_factory=SheetOptions)
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    slots: int | None = None
+    dry_run: bool = False
+    rerun_changed: bool = False
+    accept_changed: bool = False
+
+
+_PATHS = ("folder", "work", "results")
+_PLAIN = ("cpus", "memory_bytes", "slots")
+_OF_SHEET = ("delimiter", "encoding", "columns", "pad")
+
+
+def run_row(database: Database, run_id: str, options: RunOptions, prepared: Prepared) -> Row:
+    """Return the row of insert_run.sql."""
+    codec = database.codec
+    settings = {name: json.loads(codec.encode(getattr(options, name))) for name in _PATHS}
+    settings |= {name: getattr(options, name) for name in _PLAIN}
+    settings["sheet"] = {name: getattr(options.sheet, name) for name in _OF_SHEET}
+    versions = {
+        "canard-pipe": metadata.version("canard-pipe"),
+        "python": platform.python_version(),
+        "duckdb": metadata.version("duckdb"),
+    }
+    return {
+        "run_id": run_id,
+        "pipeline": prepared.loaded.pipeline.name,
+        "pipeline_file": codec.encode(options.pipeline_file.absolute()),
+        "pipeline_digest": prepared.loaded.digest,
+        "sheet_file": codec.encode(options.sheet_file.absolute()),
+        "sheet_text": prepared.sheet.text,
+        "params": json.dumps(list(options.params)),
+        "settings": json.dumps(settings),
+        "versions": json.dumps(versions),
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+    }
+
+
+def stored_options(database: Database, state: Path) -> RunOptions:
+    """Return the options of the latest run. Raises InputError if there was none."""
+    rows = database.query("latest_run")
+    if not rows:
+        raise InputError(f"the state {state} knows no run yet: use canard-pipe run PIPELINE SHEET first")
+    _, _, pipeline_file, sheet_file, params, settings = rows[0]
+    given: dict[str, Any] = json.loads(settings)
+    of_sheet = given["sheet"]
+    return RunOptions(
+        pipeline_file=database.codec.decode(pipeline_file),
+        sheet_file=database.codec.decode(sheet_file),
+        params=tuple(json.loads(params)),
+        launch=database.root,
+        state=state,
+        sheet=SheetOptions(**of_sheet | {"columns": of_sheet["columns"] and tuple(of_sheet["columns"])}),
+        **{name: database.codec.decode(json.dumps(given[name])) for name in _PATHS},
+        **{name: given[name] for name in _PLAIN},
+    )
