@@ -172,11 +172,11 @@ class ResultUnavailable(CanardError):
 class ReplayError(CanardError):
     """The handler asks for something else than what it saved under this name (E12)."""
 
-    def __init__(self, task_id: str, name: str, *, expected: str, actual: str) -> None:
-        super().__init__(
-            f"task {task_id}: {name!r} was saved as {expected} but is now asked for as {actual}; "
-            "give it another name, or retry the sample from this step"
-        )
+    def __init__(
+        self, task_id: str, name: str, *, expected: str, actual: str,
+        way_out: str = "give it another name, or retry the sample from this step",
+    ) -> None:
+        super().__init__(f"task {task_id}: {name!r} stands for {expected}, but is asked for as {actual}; {way_out}")
         self.task_id, self.name, self.expected, self.actual = task_id, name, expected, actual
 
 

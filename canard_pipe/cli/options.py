@@ -24,6 +24,7 @@ _SHEET_OPTIONS = (
     click.option("--encoding", metavar="NAME", help="The encoding of the sheet, such as latin-1; UTF-8 by default."),
     click.option("--delimiter", metavar="CHAR", help="What separates the cells of the sheet; by its name by default."),
     click.option("--pad", is_flag=True, help="Fill up rows of the sheet that have too few cells."),
+    click.option("--checksums", is_flag=True, help="Verify columns such as fastq_1_md5; this reads every file."),
     click.option("--no-header", "no_header", is_flag=True, help="The sheet has no header; name its --columns."),
     click.option("--columns", metavar="A,B,…", help="The names of the columns of a sheet without a header."),
 )
@@ -37,7 +38,12 @@ def sheet_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def sheet_from(
-    encoding: str | None, delimiter: str | None, pad: bool, no_header: bool, columns: str | None
+    encoding: str | None,
+    delimiter: str | None,
+    pad: bool,
+    checksums: bool,
+    no_header: bool,
+    columns: str | None,
 ) -> SheetOptions:
     """Return how the sheet is to be read. Raises click.UsageError and InputError."""
     from canard_pipe.pipeline.sheet import SheetOptions
@@ -46,7 +52,7 @@ def sheet_from(
         raise click.UsageError("--no-header and --columns belong together.")
     named = None if columns is None else tuple(name.strip() for name in columns.split(","))
     delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter)
-    return SheetOptions(delimiter=delimiter, encoding=encoding, columns=named, pad=pad)
+    return SheetOptions(delimiter=delimiter, encoding=encoding, columns=named, pad=pad, checksums=checksums)
 
 
 def pipeline_and_sheet(command: Callable[..., Any]) -> Callable[..., Any]:

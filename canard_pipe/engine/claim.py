@@ -14,6 +14,7 @@ from canard_pipe.engine import arguments
 from canard_pipe.engine.writer import Row, Write
 from canard_pipe.errors import (
     ConflictError,
+    InputError,
     LeaseLost,
     ReplayError,
     RestoreError,
@@ -112,6 +113,8 @@ class Claim:
         saved (G1, S18). Raises ReplayError if ``name`` was used before in this attempt or belongs to a sleep
         (S15), LeaseLost, RestoreError, and whatever ``fn`` raises.
         """
+        if not callable(fn):
+            raise InputError(f"step {name!r} takes a function and its arguments, not what it returned: {fn!r}")
         self._enter(name)
         saved = self._saved.get(name)
         if saved is not None:
@@ -244,7 +247,10 @@ class Claim:
         if name in self._doubtful:
             self._look_up(name)
         if name in self._used:
-            raise ReplayError(self.id, name, expected="one step", actual="a second step of that name")
+            raise ReplayError(
+                self.id, name, expected="one step", actual="a second step of that name",
+                way_out="give each its own name; ctx.publish takes name=",
+            )
         self.check()
         if self.seconds_left() < self.lease_seconds / 2:
             self.heartbeat()  # so that no step begins with a lease that is about to end (S17)

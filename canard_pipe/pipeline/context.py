@@ -106,6 +106,8 @@ class PipelineContext(CommandContext):
         ``files`` maps the name of the result to its path. A durable step called ``name``: whole or not at all, and
         never by a claim that has lost its lease (docs/design.md, publishing). Raises PublishError.
         """
+        if not isinstance(files, Mapping):
+            raise InputError('ctx.publish takes a dict: {"name of the result": path}')
         publisher = self._setting.publisher
         if publisher is None:
             raise InputError("publishing needs a run")

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from canard_pipe.engine import arguments
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline.rows import SampleRow
+from canard_pipe.pipeline.sheets.objects import Reader
 
 F = TypeVar("F", bound=Callable[..., Any])
 KINDS = ("once", "sample", "cohort")
@@ -32,7 +33,8 @@ class Pipeline:
 
     ``rows`` is the model of the sheet's rows, ``key`` the column or columns that name a sample (rows with the same
     key arrive together), ``params`` the parameters by name: a type, or a pair of type and default. ``tools`` are the
-    programs that must be on PATH before anything starts.
+    programs that must be on PATH before anything starts. ``missing``: texts, such as ``NA``, that mean an empty cell.
+    ``reader``: a function of the sheet's path that yields its rows as dicts of text, for sheets of another shape.
     """
 
     def __init__(
@@ -43,6 +45,8 @@ class Pipeline:
         key: str | tuple[str, ...] | None = None,
         params: Mapping[str, Any] | None = None,
         tools: Sequence[str] = (),
+        missing: Sequence[str] = (),
+        reader: Reader | None = None,
     ) -> None:
         self.name = arguments.text("the pipeline's name", name, 64)
         if "/" in name:
@@ -53,6 +57,7 @@ class Pipeline:
             raise InputError("tools must be a list of program names")
         self.rows, self.key = rows, key
         self.params, self.tools = dict(params or {}), tuple(tools)
+        self.missing, self.reader = tuple(missing), reader
         self.functions: dict[str, Function] = {}
 
     @overload

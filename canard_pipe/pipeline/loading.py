@@ -58,7 +58,7 @@ def load_pipeline(file: Path) -> LoadedPipeline:
         raise _wrong(file, None, what, 'one line such as: pipeline = Pipeline("name", rows=Row)')
     (pipeline,) = found.values()
     if not pipeline.functions:
-        raise _wrong(file, None, "defines no step function", "decorate one with @pipeline.sample")
+        raise _wrong(file, None, "decorates no function", "put @pipeline.sample above one")
     return LoadedPipeline(pipeline, file, hashlib.sha256(source).hexdigest())
 
 

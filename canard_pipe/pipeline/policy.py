@@ -14,6 +14,7 @@ from canard_pipe.errors import (
     CommandError,
     CommandFailed,
     CommandNotStarted,
+    HandlerExit,
     InputError,
     InputFileError,
     PublishError,
@@ -22,8 +23,21 @@ from canard_pipe.errors import (
 
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 60.0
 _PACKAGE = Path(__file__).parents[1]
-# A repeat cannot help: the same would happen again.
-FINAL = (CommandNotStarted, InputFileError, PublishError, BudgetError, InputError, ReplayError)
+# A repeat cannot help: the same would happen again. The built-in ones are mistakes in the pipeline file.
+FINAL = (
+    CommandNotStarted,
+    InputFileError,
+    PublishError,
+    BudgetError,
+    InputError,
+    ReplayError,
+    HandlerExit,
+    AttributeError,
+    ImportError,
+    NameError,
+    TypeError,
+)
+SHELL_NOT_EXECUTABLE, SHELL_NOT_FOUND = 126, 127  # how a shell says of a program what CommandNotStarted says
 
 
 class FailurePolicy:
@@ -37,13 +51,19 @@ class FailurePolicy:
         if not isinstance(error, CommandError | InputFileError | PublishError | BudgetError | ReplayError):
             message = f"{type(error).__name__}: {message}"
         return Failure(
-            message, self.delay_seconds(claim.failures), fatal=isinstance(error, FINAL), cause=cause_of(error)
+            message, self.delay_seconds(claim.failures), fatal=_is_final(error), cause=cause_of(error)
         )
 
     def delay_seconds(self, failures: int) -> float:
         """Return the back-off after ``failures`` earlier ones: doubling, capped, times 0.5 to 1.0."""
         doublings = min(failures, 30)  # past the cap; a power of many failures is too large for a float
         return min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS) * (0.5 + 0.5 * self._random())
+
+
+def _is_final(error: BaseException) -> bool:
+    if isinstance(error, CommandFailed):
+        return error.exit_code in (SHELL_NOT_EXECUTABLE, SHELL_NOT_FOUND)
+    return isinstance(error, FINAL)
 
 
 def cause_of(error: BaseException) -> dict[str, Any]:

@@ -56,7 +56,9 @@ def prepare(
         problems += _problems(error)
     longest = LONGEST_ID - _GENERATION - len(f"{pipeline.name}/sample/")
     try:
-        options = replace(sheet or SheetOptions(), max_key_length=longest)
+        options = replace(
+            sheet or SheetOptions(), max_key_length=longest, missing=pipeline.missing, reader=pipeline.reader
+        )
         found = read_sheet(sheet_file, pipeline.rows, pipeline.key, options)
     except SheetError as error:
         problems += error.problems

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,6 +131,11 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
     return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else ()
 
 
+def _file_of(model: type) -> str:
+    """Name the file that a row model is defined in."""
+    return getattr(sys.modules.get(model.__module__), "__file__", None) or model.__module__
+
+
 class SampleRow(BaseModel):
     """One row of a sheet; subclass it and declare the columns (pydantic fields).
 
@@ -151,7 +157,7 @@ class SampleRow(BaseModel):
         if taken:
             raise PipelineFileError(
                 [
-                    Problem(cls.__module__, None, None, f"{cls.__name__}.{name} is taken by SampleRow",
+                    Problem(_file_of(cls), None, None, f"{cls.__name__}.{name} is taken by SampleRow",
                             f"name the field {name}_ and give it Field(alias={name!r})")
                     for name in taken
                 ]
@@ -169,7 +175,7 @@ class SampleRow(BaseModel):
         try:
             cls.model_rebuild()
         except (PydanticUserError, PydanticUndefinedAnnotation) as error:
-            problem = Problem(cls.__module__, None, None, f"a type in {cls.__name__} is not known: {error.message}",
+            problem = Problem(_file_of(cls), None, None, f"a type in {cls.__name__} is not known: {error.message}",
                               "import it, or define it above the class")  # fmt: skip
             raise PipelineFileError([problem]) from error
         cls._find_files()

@@ -44,7 +44,7 @@ class RunOptions:
 
 _PATHS = ("folder", "work", "results")
 _PLAIN = ("cpus", "memory_bytes", "slots")
-_OF_SHEET = ("delimiter", "encoding", "columns", "pad")
+_OF_SHEET = ("delimiter", "encoding", "columns", "pad", "checksums")
 
 
 def run_row(database: Database, run_id: str, options: RunOptions, prepared: Prepared) -> Row:

@@ -14,9 +14,6 @@ _BY_KIND = {
     ),
     "timeout": "it needs more time: raise time= in the pipeline; Escalate gives a retry more",
     "bad_input": "an input file is missing, cut or damaged: put it right under the same name, then retry",
-    "publish": (
-        "see what lies in the results folder under that name; canard-pipe does not overwrite what it did not make"
-    ),
     "budget": "the step asks for more cpus or memory than this run has: see --cpus and --memory",
     "output": "the command said that all is well, but what it had to write is not: see its stderr",
     "oom": "it needs more memory: raise memory= in the pipeline; Escalate gives a retry more",

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from canard_pipe.errors import LeaseLost, ReplayError, RestoreError, StorageError, TaskReleased, TaskSuspended
+from canard_pipe.errors import (
+    InputError,
+    LeaseLost,
+    ReplayError,
+    RestoreError,
+    StorageError,
+    TaskReleased,
+    TaskSuspended,
+)
 from tests.engine.conftest import attempts, claimed, row, start, steps
 
 
@@ -229,3 +237,11 @@ def test_a_checkpoint_that_cannot_be_read_is_a_restore_error_and_its_step_does_n
     with pytest.raises(RestoreError) as error:
         claimed(db).step("a", never)
     assert error.value.task_id == "t"
+
+
+def test_a_step_wants_a_function_and_not_its_result(db):
+    """G16: the check comes before any effect."""
+    claim = start(db)
+    with pytest.raises(InputError, match="not what it returned"):
+        claim.step("a", "a result")  # type: ignore[arg-type]
+    assert claim.step("a", lambda: 1) == 1
