@@ -122,7 +122,7 @@ class CommandContext(Claim):
 
     def _run(self, command: Command) -> Path:
         self.check()
-        if self.left_seconds < self.lease_seconds / 2:  # the first renewal by the executor comes after a third
+        if self.seconds_left() < self.lease_seconds / 2:  # the first renewal by the executor comes after a third
             self.heartbeat()
         step = self.step_name or ""
         self._commands[step] += 1
@@ -135,11 +135,6 @@ class CommandContext(Claim):
             if not replayed:
                 self._ran_anew.add(step)
         return folder
-
-    @property
-    def left_seconds(self) -> float:
-        """How long the lease holds, as far as this process knows."""
-        return (self._deadline_us - self.database.clock.now_us()) / 1e6
 
     def _identity(self, step: str, ordinal: int) -> Identity:
         return Identity(self.id, step, ordinal, self._origin)

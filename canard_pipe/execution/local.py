@@ -114,8 +114,8 @@ class LocalExecutor:
             if self._closing:
                 return
             self._closing = True
+            self.stop_all()  # under the lock: no command may start a launcher that nobody watches any more
             launcher = self._launcher
-        self.stop_all()
         if launcher is not None:
             launcher.send({"op": "quit", "grace": self.grace_seconds})
         self._wake()
@@ -162,13 +162,6 @@ class LocalExecutor:
             self._stopping = True
             for admitted in self._admitted:
                 self._end(admitted, STOP, grace_seconds)
-
-    def cancel(self, task_id: str) -> None:
-        """End the commands of a task whose lease was taken away; sooner than the next look at its claim."""
-        with self._lock:
-            for admitted in self._admitted:
-                if admitted.claim.id == task_id:
-                    self._end(admitted, LOST)
 
     def running(self) -> list[RunningCommand]:
         """Return what waits and runs now, the oldest first."""

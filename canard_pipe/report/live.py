@@ -14,6 +14,7 @@ from rich.text import Text
 
 from canard_pipe.report.status import STYLES
 from canard_pipe.report.wording import (
+    ENDED,
     duration,
     first_line,
     local_time,
@@ -26,7 +27,6 @@ from canard_pipe.report.wording import (
 NowUs = Callable[[], int]
 MOST_RUNNING = 12
 MOST_FAILURES = 5
-_AFTER_RUNNING = frozenset({"done", "skipped", "failed", "cancelled"})
 
 
 class PlainLines:
@@ -195,7 +195,7 @@ def _steps_line(running: Sequence[dict[str, Any]]) -> str:
 
 
 def _finished(counts: dict[str, int]) -> int:
-    return sum(count for state, count in counts.items() if state in _AFTER_RUNNING)
+    return sum(count for state, count in counts.items() if state in ENDED)
 
 
 def _name(kind: str, sample: str) -> str:

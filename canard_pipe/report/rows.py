@@ -12,7 +12,7 @@ from typing import Any
 from canard_pipe.engine.values import Codec
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline.access import View
-from canard_pipe.report.wording import instant_text
+from canard_pipe.report.wording import instant_text, urgency
 
 EVERY = 2**31 - 1
 
@@ -250,4 +250,6 @@ def _from_snapshot(view: View, states: Collection[str] | None, limit: int) -> St
                     now_state=("running" if state == "running" else None) if now else None,
                 )
             )
+    if len(rows) > limit:
+        rows.sort(key=lambda row: urgency(row.state))
     return Status(str(snapshot.get("pipeline", "")), None, counts, tuple(rows[:limit]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.report.status import quoted
-from canard_pipe.report.wording import ENDED_WELL, STATES, counted, first_line, states_in_words, visible
+from canard_pipe.report.wording import ENDED_WELL, counted, first_line, states_in_words, urgency, visible
 
 MOST_ROWS = 20
 MOST_NAMES = 5
@@ -34,7 +34,7 @@ def summary_lines(
         counts[str(row["state"])] = counts.get(str(row["state"]), 0) + 1
     lines = [f"{counted(len(samples), 'sample')}: {states_in_words(counts)}"]
     bad = [row for row in rows if row["state"] not in ENDED_WELL and row["state"] != "retired"]
-    bad.sort(key=lambda row: _urgency(str(row["state"])))
+    bad.sort(key=lambda row: urgency(str(row["state"])))
     lines += [_row_line(row) for row in bad[:MOST_ROWS]]
     if len(bad) > MOST_ROWS:
         lines.append(f"  and {len(bad) - MOST_ROWS} more: canard-pipe status{state_option} --limit 0")
@@ -84,10 +84,6 @@ def _next(bad: Sequence[dict[str, Any]], interrupted: bool, state_option: str) -
     if interrupted and not lines:
         lines.append("the same line again")
     return lines
-
-
-def _urgency(state: str) -> int:
-    return STATES.index(state) if state in STATES else len(STATES)
 
 
 def _from_here(path: Path, here: Path) -> str:

@@ -11,6 +11,9 @@ STATES = (
 """The states of samples; those that need somebody first."""
 
 ENDED_WELL = frozenset({"done", "skipped"})
+ENDED = ENDED_WELL | {"failed", "cancelled", "blocked", "changed", "retired"}
+"""States that a run leaves as they are, unless somebody asks for a retry."""
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -99,6 +102,11 @@ def parse_instant(given: object) -> int | None:
 def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return ``1 sample``, ``2 samples``."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
+
+
+def urgency(state: str) -> int:
+    """Return the place of a state among those that need somebody first."""
+    return STATES.index(state) if state in STATES else len(STATES)
 
 
 def states_in_words(counts: dict[str, int]) -> str:

@@ -62,7 +62,7 @@ def test_lost_lease_ends_the_waiting_for_the_budget(lab, background, wait_until)
     lab.database.cancel("s2")
     assert isinstance(waiting.join().error, LeaseLost)
     assert lab.executions == 0
-    lab.executor.cancel("s1")
+    lab.database.cancel("s1")
     assert isinstance(running.join().error, LeaseLost)
 
 

@@ -66,6 +66,12 @@ def test_the_picture_has_counts_commands_time_memory_failures_and_time_left():
     assert "C: failed: exit code 1" in text
 
 
+def test_the_time_left_counts_no_rows_that_this_run_leaves_alone():
+    counts = {"done": 2, "running": 2, "retired": 50, "changed": 10, "blocked": 8}
+    text = drawn(picture({"pipeline": "p", "counts": counts}, [], NOW_US, NOW_US - 100_000_000, 68))
+    assert "about 1 min 40 s left" in text
+
+
 def test_the_picture_fits_a_narrow_terminal_and_never_wraps_a_command():
     lines = drawn(picture(SNAPSHOT, [], NOW_US, NOW_US, 0), width=60).splitlines()
     assert max(map(len, lines)) <= 60

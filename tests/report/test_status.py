@@ -112,6 +112,7 @@ def test_without_sql_the_status_comes_from_the_snapshot_with_its_age(made):
         ("A", "running", "align"),
         ("B", "failed", None),
     ]
+    assert [row.sample for row in read_status(view, limit=1).rows] == ["B"]  # who needs somebody comes first
     assert "10 s old" in lines[1]
     assert "node7" in lines[1]
 
