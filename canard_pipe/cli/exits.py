@@ -34,7 +34,7 @@ _COULD_NOT_RUN = (
 # What a disk or file system does to any program; nobody's fault in the code.
 _OF_THE_SYSTEM = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.EMFILE,
-    errno.ENFILE, errno.ENOMEM, errno.EFBIG, errno.ENOTDIR, errno.EISDIR,
+    errno.ENFILE, errno.ENOMEM, errno.EFBIG, errno.ENOTDIR, errno.EISDIR, errno.EEXIST,
 })  # fmt: skip
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from importlib import import_module
 from typing import NoReturn
@@ -23,6 +25,7 @@ COMMANDS = {
     "cancel": ("steering", "Cancel samples and end their commands"),
     "check": ("running", "Check pipeline and sheet; nothing runs"),
     "sql": ("asking", "Ask the state in SQL, also while a run is going"),
+    "backup": ("steering", "Copy the state to a new file, also while a run is going"),
     "demo": ("demo", "Run the packaged example on made data"),
 }
 EXIT_STATUS = """\
@@ -80,7 +83,11 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Execute the command line and end the process with its exit status."""
     output.prepare()
-    sys.exit(invoke(arguments))
+    status = invoke(arguments)
+    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
+        output.flush()
+        os._exit(status)  # a thread that a handler has left would keep the process for ever
+    sys.exit(status)
 
 
 def invoke(arguments: Sequence[str] | None = None) -> int:

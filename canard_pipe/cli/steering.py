@@ -1,8 +1,11 @@
-"""retry and cancel: asked of the living run, else done here."""
+"""retry, cancel and backup: asked of the living run, else done here."""
 
 from __future__ import annotations
 
+import os
 import time
+import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +16,8 @@ from canard_pipe.cli.session import Folders, Session
 
 if TYPE_CHECKING:
     from canard_pipe.pipeline.access import Answer
+
+BACKUP_SECONDS = 600.0
 
 
 @click.command(short_help="Run failed or cancelled samples again, and what depends on them.")
@@ -76,22 +81,68 @@ def cancel(session: Session, samples: tuple[str, ...], every: bool, state: str, 
     return _tell(answer, as_json)
 
 
-def _asked(folders: Folders, kind: str, arguments: dict[str, object]) -> Answer | None:
+@click.command(short_help="Copy the state to a new file, also while a run is going.")
+@click.argument("file", metavar="FILE")
+@state_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, message.")
+@click.pass_obj
+def backup(session: Session, file: str, state: str, as_json: bool) -> int:
+    """Write the state as it is now to the new FILE, a DuckDB database of its own; work goes on meanwhile.
+
+    To go back to it while no run is going: put it in the place of state.duckdb in the state folder, and remove
+    state.duckdb.wal if there is one. Work and results are not in it.
+
+    Exit status: 0 it is there; 2 FILE exists or its folder does not; 3 the state cannot be reached, or the disk is
+    full.
+    """
+    from canard_pipe.pipeline.access import Answer, require_state
+
+    folders = session.use(state)
+    require_state(folders.state)
+    path = Path(os.path.abspath(file))  # noqa: PTH100 - links are not followed
+    answer = _asked(folders, "backup", {"path": str(path)}, seconds=BACKUP_SECONDS)
+    if answer is None:
+        from canard_pipe.pipeline.steering import backup_stored
+
+        answer = Answer(True, backup_stored(folders.state, folders.launch, path))
+    return _tell(answer, as_json)
+
+
+def _asked(
+    folders: Folders, kind: str, arguments: dict[str, object], *, seconds: float = 10.0
+) -> Answer | None:
     """Ask the living run; None if there is none, or if it has ended before it could answer."""
     from canard_pipe.errors import StorageError
-    from canard_pipe.pipeline.access import ask, living_owner, open_view
+    from canard_pipe.pipeline.access import answer_of, ask, living_owner, open_view
 
+    request_id = str(uuid.uuid4())
     if living_owner(folders.state) is None:
         return None
     try:
         with open_view(folders.state, folders.launch) as view:
             if view.source == "file":
                 return None
-            return ask(view, kind, arguments, now_us=time.time_ns() // 1000)
+            return ask(
+                view, kind, arguments, now_us=time.time_ns() // 1000, request_id=request_id, seconds=seconds
+            )
     except StorageError:
-        if living_owner(folders.state) is None:
-            return None
-        raise
+        if not _ends(folders.state):
+            raise
+        # The run has ended just now: perhaps by doing what it was asked.
+        with open_view(folders.state, folders.launch) as view:
+            return answer_of(view, request_id)
+
+
+def _ends(state: Path, seconds: float = 5.0) -> bool:
+    """Tell whether the owner of the state has ended, or ends within ``seconds``."""
+    from canard_pipe.pipeline.access import living_owner
+
+    deadline = time.monotonic() + seconds
+    while living_owner(state) is not None:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.05)
+    return True
 
 
 def _tell(answer: Answer, as_json: bool) -> int:

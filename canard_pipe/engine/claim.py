@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-from canard_pipe.engine import arguments
+from canard_pipe.engine import arguments, waiting
+from canard_pipe.engine.grants import Ending, Grant, Saved
 from canard_pipe.engine.writer import Row, Write
 from canard_pipe.errors import (
     ConflictError,
@@ -31,42 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A checkpoint as stored: JSON text, not yet a value."""
-
-    ordinal: int
-    name: str
-    kind: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """What a claim statement granted: the facts of one attempt."""
-
-    id: str
-    seq: int
-    name: str
-    attempt: int
-    failures: int
-    max_failures: int
-    token: str
-    worker: str
-    started_us: int
-    deadline_us: int
-    lease_seconds: float
-    input: str
-    saved: tuple[Saved, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How an attempt ended: its outcome in the history, and the task's state after it."""
-
-    outcome: str
-    state: str
+__all__ = ["Claim", "Ending", "Grant", "Saved"]
 
 
 class Claim:
@@ -132,6 +97,9 @@ class Claim:
     def step_saved(self, name: str) -> None:
         """Called after a checkpoint is durable; for subclasses that tell of it."""
 
+    def steps_archived(self) -> None:
+        """Called after saved steps were archived; for subclasses that keep what belongs to them."""
+
     def has_saved(self, name: str) -> bool:
         """Tell whether a checkpoint named ``name`` is saved."""
         return name in self._saved
@@ -149,16 +117,36 @@ class Claim:
         self._end("sleep_tasks", row, Ending("suspended", "ready"))
         raise TaskSuspended(self.id, self.attempt)
 
-    def suspend(self, waits: Iterable[tuple[str, str]], *, until_us: int | None = None) -> None:
+    def wait(
+        self, name: str, *, events: Collection[str] = (), tasks: Collection[str] = (),
+        timeout_seconds: float | None = None,
+    ) -> waiting.Waited:
+        """Give up the claim until all events are emitted and all tasks ended; return what they brought (L1, L9).
+
+        Saved under ``name`` like a step: a replay returns the same. ``timeout_seconds`` counts from the first call;
+        then what is there is saved, and the record's ``missing`` names the rest. Raises TaskSuspended, and what
+        :meth:`step` raises.
+        """
+        asked = waiting.Asked.of(events, tasks)
+        if timeout_seconds is not None:
+            arguments.seconds("timeout_seconds", timeout_seconds, zero=True)
+        self._enter(name)
+        saved = self._saved.get(name)
+        if saved is not None and saved.kind != waiting.MARKER:
+            value = self._replayed(saved, waiting.KIND)
+        else:
+            value = self._wait(name, asked, saved, timeout_seconds)
+        self._used.add(name)
+        return waiting.waited(value)
+
+    def suspend(self, waits: Iterable[tuple[str, str]], *, until_us: int | None = None) -> NoReturn:
         """Give up the claim until every wait is fulfilled: pairs of kind (task, event) and key. Never returns.
 
         The handler starts from its top when the task wakes, with its saved steps. ``until_us`` wakes it at the
         latest then (wall time, microseconds). Raises TaskSuspended.
         """
         rows = [{"seq": self.seq, "kind": kind, "key": key} for kind, key in waits]
-        row = self._owner_row() | {"until_us": until_us}
-        self._end("suspend_tasks", row, Ending("suspended", "suspended"), extra=[("record_waits", rows)])
-        raise TaskSuspended(self.id, self.attempt)
+        self._suspend([("record_waits", rows)], until_us)
 
     # -- the lease ----------------------------------------------------------------------------------------------
 
@@ -272,10 +260,32 @@ class Claim:
         self.write("archive_checkpoints", rows)
         for other in later:
             del self._saved[other.name]
+        self.steps_archived()
         log.warning(
             "task %s: step %r and those after it run again: %s is gone or has changed", self.id, saved.name, gone[0]
         )
         return False
+
+    def _wait(self, name: str, asked: waiting.Asked, marker: Saved | None, timeout_seconds: float | None) -> Any:
+        now_us = self.database.clock.now_us()
+        if marker is not None:
+            until_us = json.loads(marker.text)["until_us"]
+        else:
+            until_us = None if timeout_seconds is None else now_us + round(timeout_seconds * 1e6)
+        found = waiting.look(self.database.store, asked)
+        if not found.is_whole and (until_us is None or now_us < until_us):
+            text = json.dumps({"until_us": until_us, "tasks": asked.tasks})
+            row = self._checkpoint_row(Saved(self._next_ordinal, name, waiting.MARKER, text))
+            begun = [row] if marker is None else []
+            self._suspend([("record_waits", asked.rows(self.seq)), ("record_checkpoints", begun)], until_us)
+        replaced = [] if marker is None else [{"task_seq": self.seq, "ordinal": marker.ordinal}]
+        self._save(name, waiting.KIND, found.text, extra=[("archive_markers", replaced)])
+        return self._restore(found.text, waiting.KIND)
+
+    def _suspend(self, extra: Sequence[tuple[str, Sequence[Row]]], until_us: int | None) -> NoReturn:
+        row = self._owner_row() | {"until_us": until_us}
+        self._end("suspend_tasks", row, Ending("suspended", "suspended"), extra=extra)
+        raise TaskSuspended(self.id, self.attempt)
 
     def _replayed(self, saved: Saved, kind: str) -> Any:
         # Its name counts as used only when this has succeeded: a failed entry may be tried again (S16).
@@ -291,14 +301,19 @@ class Claim:
         finally:
             self.step_name = outer
 
-    def _save(self, name: str, kind: str, text: str) -> None:
+    def _checkpoint_row(self, saved: Saved) -> Row:
+        return self._owner_row() | {
+            "ordinal": saved.ordinal, "name": saved.name, "kind": saved.kind, "value": saved.text,
+            "attempt": self.attempt,
+        }
+
+    def _save(
+        self, name: str, kind: str, text: str, extra: Sequence[tuple[str, Sequence[Row]]] = ()
+    ) -> None:
         saved = Saved(self._next_ordinal, name, kind, text)
         self._next_ordinal += 1  # also if this is not acknowledged: the row may be there all the same
-        row = self._owner_row() | {
-            "ordinal": saved.ordinal, "name": name, "kind": kind, "value": text, "attempt": self.attempt,
-        }
         try:
-            at_us = self._write("save_checkpoints", row, f"saving step {name!r}")
+            at_us = self._write("save_checkpoints", self._checkpoint_row(saved), f"saving step {name!r}", extra)
         except StorageError:
             self._used.discard(name)
             self._doubtful.add(name)

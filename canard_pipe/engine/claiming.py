@@ -59,7 +59,8 @@ def grab(store: Store, clock: Clock, request: Request) -> list[Grant]:
     deadline_us = now_us + round(request.lease_seconds * 1e6)
     store.run("claim_tasks", rows=json.dumps(rows), worker=request.holder, now_us=now_us, deadline_us=deadline_us)
     expired = [
-        ended(row[0], row[4], row[9], row[10], "expired", "worker lease expired") for row in found if row[8]
+        ended(row[0], row[4], row[9], row[10], "expired", "worker lease expired", cause="lease")
+        for row in found if row[8]
     ]
     if expired:
         store.run("record_attempts", rows=json.dumps(expired), now_us=now_us)

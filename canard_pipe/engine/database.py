@@ -5,20 +5,34 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from canard_pipe.engine import arguments, claiming, looking, quack, recovery, schema, spawning, transitions
+from canard_pipe.engine import (
+    arguments,
+    claiming,
+    looking,
+    quack,
+    recovery,
+    retention,
+    schema,
+    spawning,
+    transitions,
+    waiting,
+)
+from canard_pipe.engine.backup import backup
 from canard_pipe.engine.claim import Claim, Grant, Saved
 from canard_pipe.engine.clock import Clock, SystemClock
 from canard_pipe.engine.clock_guard import ClockGuard
+from canard_pipe.engine.coordinator import Coordinator
 from canard_pipe.engine.open_claims import OpenClaims
 from canard_pipe.engine.owner_record import process_start
 from canard_pipe.engine.ownership import Ownership
 from canard_pipe.engine.records import TaskRecord, TaskSummary
+from canard_pipe.engine.runtime import Runtime, runtime
 from canard_pipe.engine.store import Intercept, Rows, Store, straight
 from canard_pipe.engine.values import Codec
 from canard_pipe.engine.writer import Row, Writer
@@ -45,17 +59,23 @@ class Database:
         conflict_retries: int = 8,
         pulse_seconds: float | None = 0.2,
         beside: Database | None = None,
+        migrations: Sequence[schema.Migration] | None = None,
+        types: Iterable[type] = (),
+        supervised: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """Open ``path``, None for a database in memory; ``root`` is the launch folder.
 
         Waits ``wait_seconds`` at most for another owner. ``pulse_seconds``: how often a worker notes that this
         process runs, so that a time when it did not is noticed; None does not. ``beside``: a second handle on the
-        file of another Database of this process, instead of ``path``.
+        file of another Database of this process, instead of ``path``. ``migrations`` replace those of this release;
+        a file of an older schema is copied, then migrated (L4). ``supervised`` is asked, once the file is ours, for the
+        ids of tasks whose commands were at work when the last owner died (recovery.py).
+        ``types``: dataclasses and pydantic models that can be stored.
 
         Raises StateHeld, SchemaError, StorageError.
         """
         self.clock = clock or SystemClock()
-        self.codec = Codec(root)
+        self.codec = Codec(root, types)
         self.identity = f"{socket.gethostname()}:{os.getpid()}:{process_start(os.getpid()) or ''}"
         self.ownership: Ownership | None = None
         self._claim_type = claim_type
@@ -63,6 +83,7 @@ class Database:
         self._guard, self._pulse_seconds = ClockGuard(self.clock), pulse_seconds
         self._closed = False
         self._server: quack.Server | None = None
+        self.coordinator = Coordinator(self)
         if path is not None:
             self.ownership = Ownership.take(
                 lock or path.with_name(f"{path.name}.lock"), wait_seconds=wait_seconds, clock=self.clock
@@ -70,14 +91,16 @@ class Database:
         try:
             guard = self.ownership.check if self.ownership else None
             shared = None if beside is None else beside.store
-            self.store: Store = Store(path, intercept=intercept, before_write=guard, beside=shared)
+            self.store: Store = schema.open_store(
+                lambda: Store(path, intercept=intercept, before_write=guard, beside=shared),
+                self.clock.now_us(), migrations,
+            )
             try:
-                schema.install(self.store, self.clock.now_us())
                 self.writer = Writer(
                     self.store, self.clock, conflict_retries=conflict_retries, guard=self._guard,
                     moved=self._claims.shift,
                 )
-                self.interrupted = recovery.hand_back(self) if beside is None else 0
+                self.interrupted = recovery.hand_back(self, supervised()) if beside is None else 0
             except BaseException:
                 self.store.close()
                 raise
@@ -109,7 +132,7 @@ class Database:
         self._closed = True
         problems: list[Exception] = []
         release = [self.ownership.release] if self.ownership else []
-        for step in (self.stop_serving, self.writer.flush, self.store.close, *release):
+        for step in (self.stop_serving, self.coordinator.close, self.writer.flush, self.store.close, *release):
             try:
                 step()
             except Exception as error:
@@ -137,6 +160,18 @@ class Database:
             if self.ownership is not None:
                 self.ownership.withdraw()
             server.stop()
+
+    def runtime(self) -> Runtime:
+        """Return the versions of what executes the statements of this database (F5). Raises StorageError."""
+        return runtime(self.store)
+
+    def backup(self, path: str | Path) -> None:
+        """Write what is committed now to the new file ``path``, which a Database can open; work goes on meanwhile.
+
+        What is running keeps its lease in the copy. Raises InputError if ``path`` exists or its folder does not,
+        StorageError.
+        """
+        backup(self.store, Path(path))
 
     def mind_the_clock(self) -> None:
         """If this process stood still or wall time was set: move all live leases by the gap, before anything else."""
@@ -176,6 +211,14 @@ class Database:
         if rows:
             spawning.spawn(self, rows)
         return [row["id"] for row in rows]
+
+    def emit(self, name: str, value: Any = None) -> bool:
+        """Emit an event: the first value stands for good, and this tells whether it was the first (L1).
+
+        Tasks that wait for it wake at the next poll of a worker or of the coordinator. May be repeated after a
+        StorageError, but then False can mean the caller's own first value.
+        """
+        return waiting.emit(self, name, self.codec.encode(value))
 
     # -- claiming -----------------------------------------------------------------------------------------------
 
@@ -252,6 +295,23 @@ class Database:
         """Return what a completed task returned (F10). Raises ResultUnavailable with the state otherwise (S37)."""
         return looking.result(self.store, self.codec, id)
 
+    def wait(self, id: str, timeout_seconds: float | None = None, *, poll_seconds: float = 0.05) -> Any:
+        """Wait until a task has come to its end and return its result (L22). It does not work on it.
+
+        Raises ResultUnavailable with the state if the task failed or was cancelled, is unknown (at once), or has not
+        ended within ``timeout_seconds``.
+        """
+        return looking.wait(self.store, self.codec, self.clock, id, timeout_seconds, poll_seconds)
+
+    def queues(self) -> dict[str, dict[str, int]]:
+        """Return how many tasks are in each state, by queue; every state is named, queues without tasks are not
+        (L24)."""
+        return looking.queues(self.store)
+
+    def event(self, name: str, otherwise: Any = None) -> Any:
+        """Return the value of an event, or ``otherwise`` if it was not emitted yet (L1)."""
+        return waiting.event(self.store, self.codec, name, otherwise)
+
     def saved_checkpoints(self, seqs: Sequence[int]) -> dict[int, tuple[Saved, ...]]:
         """Return the saved checkpoints of tasks by their ``seq``, in saved order."""
         return claiming.saved_checkpoints(self.store.query, seqs)
@@ -295,6 +355,26 @@ class Database:
         if not self.query("wakeable_tasks", now_us=self.clock.now_us()):
             return 0
         return len(self.writer.transact(lambda: transitions.wake(self.store, self.clock)))
+
+    def retain(
+        self, *, older_than_seconds: float, keep: int = 0, queue: str | None = None, limit: int = 10_000
+    ) -> int:
+        """Remove finished tasks with their checkpoints, attempts and commands; return how many (L5).
+
+        Those that ended more than ``older_than_seconds`` ago, the oldest first, ``limit`` at most in one
+        transaction; the ``keep`` latest of each queue stay. Never an unfinished task, nor one that the plan of a
+        pipeline or a published file names or an unfinished task waits for. A removed ID is free again (G25).
+        """
+        retention.check(older_than_seconds, keep, queue, limit)
+        return int(self.writer.transact(
+            lambda: retention.remove(self.store, self.clock, older_than_seconds, keep, queue, limit)
+        ))
+
+    def hand_back_all(self) -> None:
+        """Release every claim of this process, as a worker does that stops; handlers learn at their next write."""
+        for claim in self._claims.all():
+            with suppress(LeaseLost):
+                claim.release()
 
     def tell_lost(self, seq: int) -> None:
         """Tell the claim of this process on task ``seq``, if there is one, that its lease is gone."""

@@ -8,10 +8,13 @@ from typing import Any
 
 from canard_pipe.engine import arguments
 from canard_pipe.engine.claiming import saved_checkpoints
+from canard_pipe.engine.clock import Clock
 from canard_pipe.engine.records import Checkpoint, TaskRecord, TaskSummary, summary
 from canard_pipe.engine.store import Store
 from canard_pipe.engine.values import Codec
 from canard_pipe.errors import RestoreError, ResultUnavailable
+
+FINAL = ("completed", "failed", "cancelled")
 
 
 def inspect(store: Store, codec: Codec, id: str) -> TaskRecord | None:
@@ -52,6 +55,33 @@ def result(store: Store, codec: Codec, id: str) -> Any:
     if state != "completed":
         raise ResultUnavailable(id, state)
     return _decoded(codec, text, id)
+
+
+def wait(
+    store: Store, codec: Codec, clock: Clock, id: str, timeout_seconds: float | None, poll_seconds: float
+) -> Any:
+    """See Database.wait."""
+    arguments.text("id", id, 256)
+    arguments.seconds("poll_seconds", poll_seconds)
+    if timeout_seconds is not None:
+        arguments.seconds("timeout_seconds", timeout_seconds, zero=True, endless=True)
+    since = clock.monotonic()
+    while True:
+        rows = store.query("task_result", id=id)
+        if not rows or rows[0][0] in FINAL:
+            return result(store, codec, id)
+        left = float("inf") if timeout_seconds is None else timeout_seconds - (clock.monotonic() - since)
+        if left <= 0:
+            raise ResultUnavailable(id, rows[0][0])
+        clock.sleep(min(poll_seconds, left))
+
+
+def queues(store: Store) -> dict[str, dict[str, int]]:
+    """See Database.queues."""
+    found: dict[str, dict[str, int]] = {}
+    for queue, state, count in store.query("queue_states"):
+        found.setdefault(queue, dict.fromkeys(arguments.STATES, 0))[state] = count
+    return found
 
 
 def _decoded(codec: Codec, text: str, id: str) -> Any:

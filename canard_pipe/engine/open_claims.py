@@ -42,6 +42,11 @@ class OpenClaims:
         if claim is not None:
             claim.lost.set()
 
+    def all(self) -> list[Claim]:
+        """Return the claims that are open now."""
+        with self._lock:
+            return list(self._claims.values())
+
     def shift(self, gap: Gap) -> None:
         """Move the deadlines in memory as those in the database were moved."""
         with self._lock:

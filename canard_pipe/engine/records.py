@@ -32,7 +32,7 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A saved step: ``kind`` is step, sleep, wait or publish; ``value`` is what the step returned."""
+    """A saved step: ``kind`` is step, sleep, wait, or waiting while a wait goes on; ``value`` is what it returned."""
 
     name: str
     kind: str

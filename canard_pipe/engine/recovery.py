@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from canard_pipe.engine.owner_record import process_start
@@ -15,14 +16,15 @@ if TYPE_CHECKING:
     from canard_pipe.engine.database import Database
 
 log = logging.getLogger(__name__)
-RUNS_BEFORE_BLAME = 10  # runs in a row that died while one task ran and saved nothing
+RUNS_BEFORE_BLAME = 10  # runs in a row that died while one task's own code ran and saved nothing
 
 
-def hand_back(database: Database) -> int:
+def hand_back(database: Database, supervised: Collection[str] = ()) -> int:
     """Make ready the tasks whose holders on this host are dead; return how many.
 
     Leases of workers on other hosts, and of living ones here, are left alone. A task that was running in ten
-    interrupted runs in a row without a new checkpoint fails with the cause ``kills the run``.
+    interrupted runs in a row without a new checkpoint fails with the cause ``kills the run``; but not the
+    ``supervised`` ones (ids), whose command ran or waited for its budget: what they do cannot end the run.
     """
     predecessor = database.ownership.predecessor if database.ownership else None
     dead = None if predecessor is None else _identity(predecessor.host, predecessor.pid, predecessor.identity.started)
@@ -33,7 +35,7 @@ def hand_back(database: Database) -> int:
             if _is_dead(row[4].rpartition("@")[2], database.identity, dead)
         ]
         if holders:
-            _interrupt(database, holders)
+            _interrupt(database, holders, set(supervised))
         return len(holders)
 
     count = int(database.writer.transact(act))
@@ -42,16 +44,19 @@ def hand_back(database: Database) -> int:
     return count
 
 
-def _interrupt(database: Database, holders: Rows) -> None:
+def _interrupt(database: Database, holders: Rows, supervised: set[str]) -> None:
     now_us = database.clock.now_us()
-    attempts = [ended(row[0], row[3], row[4], row[5], "interrupted") for row in holders]
+    before: dict[int, int] = dict(database.store.run("interrupted_runs", seqs=json.dumps([row[0] for row in holders])))
+    attempts, rows = [], []
+    for seq, version, id, attempt, worker, started_us in holders:
+        at_work = id not in supervised
+        runs = before.get(seq, 0) + at_work
+        kills = at_work and runs >= RUNS_BEFORE_BLAME
+        # An attempt that is blamed is a failure, so that a retry begins to count anew.
+        outcome, cause = ("failed", "kills_the_run") if kills else ("interrupted", None if at_work else "supervised")
+        attempts.append(ended(seq, attempt, worker, started_us, outcome, cause=cause))
+        rows.append({"seq": seq, "version": version, "runs": runs, "kills": kills})
     database.store.run("record_attempts", rows=json.dumps(attempts), now_us=now_us)
-    runs: dict[int, int] = dict(database.store.run("interrupted_runs", seqs=json.dumps([row[0] for row in holders])))
-    rows = [
-        {"seq": row[0], "version": row[1], "runs": runs.get(row[0], 0),
-         "kills": runs.get(row[0], 0) >= RUNS_BEFORE_BLAME}
-        for row in holders
-    ]
     database.store.run("interrupt_tasks", rows=json.dumps(rows), now_us=now_us)
 
 

@@ -13,10 +13,11 @@ from canard_pipe.engine.store import Rows, Store
 from canard_pipe.engine.writer import Row
 
 
-def ended(seq: int, attempt: int, worker: str, started_us: int, outcome: str, error: str | None = None) -> Row:
+def ended(seq: int, attempt: int, worker: str, started_us: int, outcome: str, error: str | None = None,
+          *, cause: str | None = None) -> Row:
     """Return the row of record_attempts.sql for an attempt that its holder has not ended itself (L3)."""
     return {"seq": seq, "attempt": attempt, "worker": worker, "started_us": started_us, "outcome": outcome,
-            "error": error, "cause": None}
+            "error": error, "cause": None if cause is None else json.dumps({"kind": cause})}
 
 
 def cancel(store: Store, clock: Clock, ids: Collection[str]) -> Rows:
@@ -38,7 +39,7 @@ def expire(store: Store, clock: Clock, queue: str | None, limit: int) -> Rows:
     if found:
         store.run("expire_tasks", rows=_versions(found), now_us=now_us)
         _record(store, now_us, [
-            ended(row[0], row[3], row[4], row[5], "expired", "worker lease expired") for row in found
+            ended(row[0], row[3], row[4], row[5], "expired", "worker lease expired", cause="lease") for row in found
         ])
     return found
 

@@ -8,6 +8,7 @@ not is an object with one tag of our own::
     {"$path": "reads/A.fastq.gz"}                       a path as given
     {"$project": "work/A/sorted.bam", "size": 12, "mtime_ns": 34}   a path below the launch folder, relative to it
     {"$dict": [["$odd key", value], ...]}               a dict with a key that begins with $
+    {"$object": ["Depths", {"mean": 30.5}]}             a registered dataclass; of a model also the fields given
     {"$skipped": "reason"}                              the result of a task that left itself out
 
 A project can thus be moved, and SQL can read every value (``value::JSON``). DuckDB's own binding of lists and
@@ -25,11 +26,12 @@ import math
 import os
 import stat
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
+from canard_pipe.engine.registered import Registry, fields_of
 from canard_pipe.errors import ValueEncodeError
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
@@ -63,9 +65,13 @@ class StoredFile:
 
 
 class Codec:
-    """Encodes and decodes values. ``root`` is the launch folder: paths below it are stored relative to it."""
+    """Encodes and decodes values. ``root`` is the launch folder: paths below it are stored relative to it.
 
-    def __init__(self, root: Path) -> None:
+    ``types`` are dataclasses and pydantic models whose instances can be stored. Raises InputError for others.
+    """
+
+    def __init__(self, root: Path, types: Iterable[type] = ()) -> None:
+        self.types = Registry(types)
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - links are kept as given
 
     def encode(self, value: Any, *, with_files: bool = False) -> str:
@@ -96,6 +102,11 @@ class Codec:
             )
         if value is None or isinstance(value, bool):
             return value
+        name = self.types.name_of(type(value))
+        if name is not None:
+            fields, given = fields_of(value, where)
+            tree = self._dict_to_tree(fields, where, with_files, depth)
+            return {"$object": [name, tree] if given is None else [name, tree, given]}
         if isinstance(value, enum.Enum):
             raise ValueEncodeError(f"enum members such as {value!r} are not stored; use their value", where)
         if isinstance(value, str):
@@ -119,7 +130,8 @@ class Codec:
                 content = encode(value)
                 return {tag: _text(content, where) if isinstance(content, str) else content}
         raise ValueEncodeError(
-            f"a {type(value).__qualname__} cannot be stored; return text, numbers, paths, lists or dicts", where
+            f"a {type(value).__qualname__} cannot be stored; return text, numbers, paths, lists, dicts, or dataclasses "
+            "and models that are registered (types=)", where
         )
 
     def _items_to_tree(self, items: Sequence[Any], where: str, with_files: bool, depth: int) -> list[Any]:
@@ -168,6 +180,9 @@ class Codec:
             return tuple(self._from_tree(item) for item in content)
         if tag == "$dict":
             return {key: self._from_tree(item) for key, item in content}
+        if tag == "$object":
+            name, fields, *given = content
+            return self.types.restore(name, self._from_tree(fields), given[0] if given else None)
         for _, known, _, decode in _SCALARS:
             if tag == known:
                 return decode(content)

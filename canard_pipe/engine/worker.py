@@ -55,9 +55,17 @@ class Failure:
     cause: dict[str, Any] | None = None
 
 
+def text_of(error: BaseException) -> str:
+    """Return the message of an exception, its type's name if it has none or cannot say it."""
+    try:
+        return str(error) or type(error).__name__
+    except Exception as worse:
+        return f"{type(error).__name__} (its message raises {type(worse).__name__})"
+
+
 def describe(error: BaseException, claim: Claim, delay_seconds: float) -> Failure:  # noqa: ARG001 - a policy's shape
     """Say how to record ``error``: its message whole, its type as the cause, after the worker's fixed delay."""
-    message = str(error) or type(error).__name__
+    message = text_of(error)
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None
     return Failure(message, delay_seconds, cause={"kind": "exception", "type": type(error).__name__, "where": where})
@@ -188,6 +196,11 @@ class Worker:
         """Look for work now rather than at the next poll."""
         with self._changed:
             self._changed.notify_all()
+
+    @property
+    def broken(self) -> bool:
+        """Whether a slot met an error that ends the work; :meth:`work` raises it when the other slots are done."""
+        return self._broken is not None
 
     @property
     def stopping(self) -> bool:

@@ -49,7 +49,8 @@ class CommandContext(Claim):
         super().__init__(database, grant)
         self.executor, self.work, self.environ = executor, work, environ
         self.task_folder = folders.safe_name(grant.id) if task_folder is None else task_folder
-        self._origin = origin
+        self._origin = f"{origin}:{grant.seq}"  # an ID that was removed and spawned again is another task
+        self._archived: int | None = 0 if grant.attempt == 1 else None
         self._commands: Counter[str] = Counter()
         self._scratches: Counter[str] = Counter()
         self._ran_anew: set[str] = set()
@@ -137,7 +138,14 @@ class CommandContext(Claim):
         return folder
 
     def _identity(self, step: str, ordinal: int) -> Identity:
-        return Identity(self.id, step, ordinal, self._origin)
+        if self._archived is None:
+            self._archived = int(self.database.query("steps_archived", task_seq=self.seq)[0][0])
+        origin = self._origin if self._archived == 0 else f"{self._origin}+{self._archived}"
+        return Identity(self.id, step, ordinal, origin)
+
+    def steps_archived(self) -> None:
+        """Let no command that ended before count for what runs from now on."""
+        self._archived = None
 
     def _place(self, command: Command, identity: Identity) -> Path:
         if command.directory is None:

@@ -19,6 +19,7 @@ from canard_pipe.errors import CanardError, ExtensionError, InputError, StateHel
 Rows = list[tuple[Any, ...]]
 FILE, LOCK, SNAPSHOT = "state.duckdb", "owner.lock", "status.json"
 LISTENS_SECONDS = 0.5
+ANSWER_SECONDS = 5.0  # a run that was stopped answers never
 
 
 class _Connection(Protocol):
@@ -147,15 +148,18 @@ def ask(
     arguments: dict[str, Any],
     *,
     now_us: int,
+    request_id: str | None = None,
     seconds: float = 10.0,
     wait: Callable[[float], None] = time.sleep,
 ) -> Answer:
-    """Ask the living run for ``kind`` (cancel, retry) and wait for its answer, ``seconds`` at most.
+    """Ask the living run for ``kind`` (cancel, retry, backup) and wait for its answer, ``seconds`` at most.
+
+    With a ``request_id`` of the caller's, :func:`answer_of` finds the answer of a run that ended meanwhile.
 
     Asking twice with the same arguments is harmless. Raises StorageError if the run does not answer in time; it may
     still do what was asked.
     """
-    request_id = str(uuid.uuid4())
+    request_id = request_id or str(uuid.uuid4())
     view.query(
         "ask_request",
         request_id=request_id,
@@ -165,15 +169,23 @@ def ask(
     )
     step = 0.1
     for _ in range(round(seconds / step)):
-        rows = view.query("request_answer", request_id=request_id)
-        if rows and rows[0][0] is not None:
-            answer = json.loads(rows[0][0])
-            return Answer(bool(answer.get("ok")), str(answer.get("message", "")))
+        answer = answer_of(view, request_id)
+        if answer is not None:
+            return answer
         wait(step)
     raise StorageError(
         f"the run has not answered within {seconds:.0f} s; it may still do what was asked, see `canard-pipe status`",
         operation=kind,
     )
+
+
+def answer_of(view: View, request_id: str) -> Answer | None:
+    """Return the answer to a request, None while there is none."""
+    rows = view.query("request_answer", request_id=request_id)
+    if not rows or rows[0][0] is None:
+        return None
+    answer = json.loads(rows[0][0])
+    return Answer(bool(answer.get("ok")), str(answer.get("message", "")))
 
 
 class _File:
@@ -226,7 +238,7 @@ def _live(state: Path, root: Path, snapshot: dict[str, Any] | None, owner: Owner
     from canard_pipe.engine.quack import connect_to_owner
 
     try:
-        connection = connect_to_owner(owner)
+        connection = connect_to_owner(owner, timeout_seconds=ANSWER_SECONDS)
     except (ExtensionError, StorageError) as error:
         if not owner.alive_here():  # it has ended just now
             return _file(state, root, read_snapshot(state), None)
@@ -249,7 +261,7 @@ def _checked(view: View) -> View:
 
     try:
         ((version,),) = view.query("newest_schema")
-        schema.check(int(version))
+        schema.check_readable(int(version))
     except BaseException:
         view.close()
         raise

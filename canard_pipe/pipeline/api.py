@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -88,12 +88,14 @@ def open(
     memory: str | int | None = None,
     clock: Clock | None = None,
     wait_seconds: float = 5.0,
+    types: Iterable[type] = (),
 ) -> CommandDatabase:
     """Open or create a database of durable tasks and return it; use it as a context manager (F1).
 
     ``path`` is a file, or ``:memory:``. Commands of handlers run in folders below ``work``: by default the folder
     ``work`` beside the file, or in the present folder. ``cpus`` and ``memory`` ("8G") bound what runs at once; by
     default what the machine has. Waits at most ``wait_seconds`` for another owner of the file.
+    ``types`` are dataclasses and pydantic models whose instances can be inputs, results and values of steps.
     Raises StateHeld, SchemaError, StorageError.
     """
     in_memory = os.fspath(path) == ":memory:"
@@ -110,6 +112,7 @@ def open(
         work=root / "work" if work is None else Path(os.path.abspath(work)),  # noqa: PTH100 - links are not followed
         clock=clock,
         wait_seconds=wait_seconds,
+        types=types,
     )
 
 

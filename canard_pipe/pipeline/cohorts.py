@@ -108,7 +108,8 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
             made.append(function.name)
         elif before is not None and before.task_id is None and not before.retired:
             continue
-        planning.apply_plan(database, planning.Plan(spawn=spawned, planned=[row]))
+        superseded = [before.task_id] if before is not None and before.task_id is not None else []
+        planning.apply_plan(database, planning.Plan(spawn=spawned, planned=[row], cancel=superseded))
     return made
 
 

@@ -16,7 +16,7 @@ from canard_pipe.errors import HandlerExit, InputError, InputFileError, SampleSk
 from canard_pipe.execution import folders
 from canard_pipe.execution.context import CommandContext
 from canard_pipe.execution.executor import Executor
-from canard_pipe.pipeline import cohorts
+from canard_pipe.pipeline import cohorts, planning
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.definition import Function, Pipeline
 from canard_pipe.pipeline.observer import Observer
@@ -66,9 +66,8 @@ class PipelineContext(CommandContext):
     def __init__(self, database: Database, grant: Grant, setting: RunSetting, origin: str) -> None:
         if setting.executor is None:
             raise InputError("the run has not started")
-        pipeline, self.kind, *middle, generation = grant.id.split("/")
-        self.key, self.generation = "/".join(middle), int(generation)
-        self.folder = folder_of(setting.pipeline, self.kind, self.key, json.loads(grant.input))
+        self.kind, self.key, self.generation = planning.parts_of_id(grant.id)
+        self.folder = folder_of(setting.pipeline, self.kind, self.key, grant.input)
         again = "" if self.generation == 1 else f"generation-{self.generation}/"
         super().__init__(
             database,
@@ -77,7 +76,7 @@ class PipelineContext(CommandContext):
             work=setting.work,
             origin=origin,
             environ=setting.environ,
-            task_folder=f"{folders.safe_name(pipeline)}/{again}{self.folder}",
+            task_folder=f"{folders.safe_name(setting.pipeline.name)}/{again}{self.folder}",
         )
         self._setting = setting
 
@@ -92,11 +91,11 @@ class PipelineContext(CommandContext):
         known = self._setting.pipeline.functions.get(name)
         if known is None or known.call is not function or known.kind == "sample":
             raise InputError(f"{name or function!r} is not a once or cohort function of this pipeline")
-        if name not in self._setting.once_results:
-            rows = cohorts.sample_states(self.database, self._setting.pipeline.name)
-            ids = [row.task_id for row in rows if (row.kind, row.key) == (known.kind, name)]
-            self._setting.once_results[name] = self.database.result(ids[0] or name)
-        return self._setting.once_results[name]
+        rows = self.database.query("planned_task", pipeline=self._setting.pipeline.name, kind=known.kind, key=name)
+        id = rows[0][0] if rows and rows[0][0] else planning.task_id(self._setting.pipeline, known, name, 1)
+        if id not in self._setting.once_results:
+            self._setting.once_results[id] = self.database.result(id)
+        return self._setting.once_results[id]
 
     def publish(
         self, files: Mapping[str, Path], *, name: str = "publish", allow_empty: bool = False
@@ -138,10 +137,16 @@ def context_factory(setting: RunSetting) -> Callable[[Database, Grant], Pipeline
     return make
 
 
-def folder_of(pipeline: Pipeline, kind: str, key: str, given: Mapping[str, Any]) -> str:
-    """Return the folder of a task below the results and below the pipeline's part of ``work/``."""
+def folder_of(pipeline: Pipeline, kind: str, key: str, given: str) -> str:
+    """Return the folder of a task below the results and below the pipeline's part of ``work/``.
+
+    ``given`` is the task's input as stored. One that is damaged gives a folder too: the handler meets the damage.
+    """
     if kind == "sample":
-        return str(given["folder"])
+        try:
+            return str(json.loads(given)["folder"])
+        except (ValueError, KeyError, TypeError):
+            return folders.safe_name(key)
     if kind == "cohort" and len(pipeline.of_kind("cohort")) == 1:
         return "cohort"
     return f"{kind}/{key}"

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
 from canard_pipe.engine import arguments
+from canard_pipe.engine.registered import Registry
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline.rows import SampleRow
 from canard_pipe.pipeline.sheets.objects import Reader
 
 F = TypeVar("F", bound=Callable[..., Any])
-KINDS = ("once", "sample", "cohort")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,7 @@ class Pipeline:
     key arrive together), ``params`` the parameters by name: a type, or a pair of type and default. ``tools`` are the
     programs that must be on PATH before anything starts. ``missing``: texts, such as ``NA``, that mean an empty cell.
     ``reader``: a function of the sheet's path that yields its rows as dicts of text, for sheets of another shape.
+    ``types``: dataclasses and pydantic models that steps and functions may return.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Pipeline:
         tools: Sequence[str] = (),
         missing: Sequence[str] = (),
         reader: Reader | None = None,
+        types: Sequence[type] = (),
     ) -> None:
         self.name = arguments.text("the pipeline's name", name, 64)
         if "/" in name:
@@ -58,6 +60,8 @@ class Pipeline:
         self.rows, self.key = rows, key
         self.params, self.tools = dict(params or {}), tuple(tools)
         self.missing, self.reader = tuple(missing), reader
+        self.types = tuple(types)
+        Registry(self.types)  # or InputError now, rather than in a run
         self.functions: dict[str, Function] = {}
 
     @overload

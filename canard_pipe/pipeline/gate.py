@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Collection
 from typing import Any
 
 from canard_pipe.engine.database import Database
@@ -13,7 +15,8 @@ from canard_pipe.pipeline.definition import Pipeline
 class Gate:
     """Opens the functions of a pipeline in their order: once, then samples, then cohorts as they are settled.
 
-    ``only``: the task ids that this run is about, None for all; the cohort tasks made meanwhile join them.
+    ``only``: the task ids that this run is about, None for all; cohort tasks made meanwhile join them. May be called
+    from several threads.
     """
 
     def __init__(
@@ -22,6 +25,8 @@ class Gate:
         self._database, self._pipeline = database, pipeline
         self._params_value, self._run_id = params_value, run_id
         self._only = only
+        self._lock = threading.Lock()
+        self._settled = False
         self._once = frozenset(function.name for function in pipeline.of_kind("once"))
         self._once_done = not self._once
 
@@ -34,16 +39,29 @@ class Gate:
 
     def ids(self) -> list[str] | None:
         """Return the ids of the tasks that may be claimed; None for all."""
-        return None if self._only is None else sorted(self._only)
+        with self._lock:
+            return None if self._only is None else sorted(self._only)
+
+    def join(self, ids: Collection[str]) -> None:
+        """Let these tasks run too, as another terminal asks."""
+        self.look_again()
+        with self._lock:
+            if self._only is not None:
+                self._only |= set(ids)
+
+    def look_again(self) -> None:
+        """Say that a task has come to another state: cohorts may be settled now."""
+        self._settled = False
 
     def finished(self) -> bool:
         """Make the cohort tasks that are settled; tell whether no task can move any more."""
-        made = cohorts.refresh(self._database, self._pipeline, self._params_value, self._run_id, spawn=True)
-        if made:
-            if self._only is not None:
+        if not self._settled:
+            self._settled = True  # before looking: who changes something meanwhile takes it back
+            made = cohorts.refresh(self._database, self._pipeline, self._params_value, self._run_id, spawn=True)
+            if made:
                 rows = cohorts.sample_states(self._database, self._pipeline.name)
-                self._only |= {row.task_id for row in rows if row.kind == "cohort" and row.key in made and row.task_id}
-            return False
+                self.join([row.task_id for row in rows if row.kind == "cohort" and row.key in made and row.task_id])
+                return False
         ids = self.ids()
         ((left,),) = self._database.query(
             "unfinished_tasks",

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
+
+log = logging.getLogger(__name__)
 
 
 class Observer(Protocol):
@@ -49,3 +52,35 @@ class Silent:
 
     def note(self, text: str) -> None:
         pass
+
+
+class Guarded:
+    """An observer that never raises: after the first error of the one within, nobody is told any more.
+
+    The reader of a run's output may go away (a closed terminal, ``| head``, a full disk): the run goes on.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer: Observer = observer
+
+    def planned(self, lines: Sequence[str]) -> None:
+        self._tell(lambda observer: observer.planned(lines))
+
+    def step(self, kind: str, sample: str, step: str) -> None:
+        self._tell(lambda observer: observer.step(kind, sample, step))
+
+    def ended(self, kind: str, sample: str, state: str, detail: str) -> None:
+        self._tell(lambda observer: observer.ended(kind, sample, state, detail))
+
+    def snapshot(self, state: dict[str, Any]) -> None:
+        self._tell(lambda observer: observer.snapshot(state))
+
+    def note(self, text: str) -> None:
+        self._tell(lambda observer: observer.note(text))
+
+    def _tell(self, tell: Callable[[Observer], None]) -> None:
+        try:
+            tell(self._observer)
+        except Exception as error:
+            log.warning("the run's progress is no longer shown: %s", error)
+            self._observer = Silent()

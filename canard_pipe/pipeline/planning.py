@@ -14,8 +14,6 @@ from canard_pipe.engine.writer import Row
 from canard_pipe.pipeline.definition import Function, Pipeline
 from canard_pipe.pipeline.rows import SampleRow
 
-FINAL_BUT_DONE = ("failed", "cancelled")
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -117,7 +115,7 @@ def make_plan(
         _decide(plan, pipeline, want, before, run_id, rerun_changed, accept_changed)
     live = {(want.function.kind, want.key) for want in wanted}
     for before in known.values():
-        if (before.kind, before.key) in live or before.kind == "cohort":
+        if (before.kind, before.key) in live or (before.kind == "cohort" and before.name in pipeline.functions):
             continue
         if not before.retired and before.kind == "sample":
             plan.retired.append(before.key)
@@ -150,15 +148,17 @@ def _decide(
         generation = 1 if before is None else before.generation + 1
         _spawn(plan, pipeline, want, row, generation)
         said = plan.new
-    elif before.digest == want.digest:
+    elif before.digest == want.digest and (before.state == "completed" or before.name == want.function.name):
         if before.retired and before.state == "cancelled":
             plan.revive.append({"seq": before.seq, "version": before.version, "input": want.input})
         row |= {"generation": before.generation, "task_id": before.task_id}
         said = plan.same
     elif before.state != "completed":
-        # Not done yet: it simply takes its present row and files, and nothing saved from the old ones counts.
-        plan.revive.append({"seq": before.seq, "version": before.version, "input": want.input})
-        row |= {"generation": before.generation, "task_id": before.task_id}
+        # Not done yet: it simply takes its present row, files and function. A generation of its own, so that nothing
+        # saved, and no command that has ended, of the old ones counts.
+        if before.state in ("ready", "suspended"):
+            plan.cancel.append(before.task_id)
+        _spawn(plan, pipeline, want, row, before.generation + 1)
         said = plan.again
     elif rerun or not of_sample:
         _spawn(plan, pipeline, want, row, before.generation + 1)
@@ -185,6 +185,14 @@ def task_id(pipeline: Pipeline, function: Function, key: str, generation: int) -
     return f"{pipeline.name}/{function.kind}/{key}/{generation}"
 
 
+def parts_of_id(id: str) -> tuple[str, str, int]:
+    """Return kind, key and generation of a task id made by :func:`task_id`; another id is taken as a key."""
+    _, _, rest = id.partition("/")
+    kind, _, rest = rest.partition("/")
+    key, _, generation = rest.rpartition("/")
+    return (kind, key, int(generation)) if generation.isdigit() else ("", id, 1)
+
+
 def spawn_row(pipeline: Pipeline, function: Function, id: str, input: str, position: int) -> Row:
     """Return the row of spawn_tasks.sql; the pipeline's name is the queue."""
     return {
@@ -199,7 +207,7 @@ def spawn_row(pipeline: Pipeline, function: Function, id: str, input: str, posit
 
 
 def apply_plan(database: Database, plan: Plan) -> None:
-    """Write the plan in one transaction: all of it, or nothing."""
+    """Cancel what the plan gives up, then write the plan in one transaction. A crash between is made good next time."""
 
     def act() -> None:
         now_us = database.clock.now_us()
@@ -210,7 +218,6 @@ def apply_plan(database: Database, plan: Plan) -> None:
 
         run("spawn_tasks", plan.spawn)
         run("retry_tasks", plan.revive)
-        run("archive_from_step", [{"seq": row["seq"], "from_step": None} for row in plan.revive])
         run("delete_planned", plan.planned)
         run("insert_planned", plan.planned)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.claim import Claim
-from canard_pipe.engine.worker import Failure
+from canard_pipe.engine.worker import Failure, text_of
 from canard_pipe.errors import (
     BudgetError,
     CommandError,
@@ -47,12 +47,10 @@ class FailurePolicy:
         self._random = random
 
     def __call__(self, error: BaseException, claim: Claim, _delay: float) -> Failure:
-        message = str(error) or type(error).__name__
+        message = text_of(error)
         if not isinstance(error, CommandError | InputFileError | PublishError | BudgetError | ReplayError):
             message = f"{type(error).__name__}: {message}"
-        return Failure(
-            message, self.delay_seconds(claim.failures), fatal=_is_final(error), cause=cause_of(error)
-        )
+        return Failure(message, self.delay_seconds(claim.failures), fatal=_is_final(error), cause=cause_of(error))
 
     def delay_seconds(self, failures: int) -> float:
         """Return the back-off after ``failures`` earlier ones: doubling, capped, times 0.5 to 1.0."""

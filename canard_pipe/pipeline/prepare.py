@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def wanted_tasks(database: Database, prepared: Prepared, known_folders: Mapping[
     ``known_folders``: the folders that samples were given by earlier plans; they keep them.
     """
     pipeline, values = prepared.loaded.pipeline, param_values(prepared.params)
-    files = [value for value in values.values() if isinstance(value, Path)]
+    files = list(_files_in(values))
     wanted = [
         planning.Wanted(
             once, once.name, f"once/{once.name}", 0, None, database.codec.encode({}),
@@ -110,6 +110,16 @@ def wanted_tasks(database: Database, prepared: Prepared, known_folders: Mapping[
             )
         )
     return wanted
+
+
+def _files_in(value: Any) -> Iterator[Path]:
+    if isinstance(value, Path):
+        yield value
+    elif isinstance(value, dict):
+        yield from _files_in(list(value.values()))
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _files_in(item)
 
 
 def param_values(params: Params) -> dict[str, Any]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine import arguments
@@ -13,12 +15,23 @@ from canard_pipe.pipeline import retrying
 LONGEST_KEY = 256
 
 
-def answer_open(database: Database, pipeline: str) -> list[str]:
-    """Answer every open request; return what was done, a sentence each. Level-triggered: safe to call at any time."""
+def refuse_left_over(database: Database) -> None:
+    """Answer the requests that a run which is dead by now was asked and did not answer: they are not carried out."""
+    answer = json.dumps({"ok": False, "message": "the run that was asked has ended"})
+    rows = [{"request_id": row[0], "answer": answer} for row in database.query("open_requests")]
+    if rows:
+        database.write("answer_requests", rows)
+
+
+def answer_open(database: Database, pipeline: str, join: Callable[[Collection[str]], None]) -> list[str]:
+    """Answer every open request; return what was done, a sentence each. Level-triggered: safe to call at any time.
+
+    ``join`` is told the ids of tasks that are to run again.
+    """
     said = []
     for id, kind, given in database.query("open_requests"):
         try:
-            answer = {"ok": True, "message": _do(database, pipeline, kind, json.loads(given))}
+            answer = {"ok": True, "message": _do(database, pipeline, kind, json.loads(given), join)}
         except (CanardError, ValueError) as error:
             answer = {"ok": False, "message": str(error)}
         database.write("answer_requests", [{"request_id": id, "answer": json.dumps(answer)}])
@@ -26,10 +39,12 @@ def answer_open(database: Database, pipeline: str) -> list[str]:
     return said
 
 
-def _do(database: Database, pipeline: str, kind: str, given: Any) -> str:
+def _do(database: Database, pipeline: str, kind: str, given: Any, join: Callable[[Collection[str]], None]) -> str:
     # The table is open to everybody's SQL: what is written there wrongly is answered, and does not end the thread.
     if not isinstance(given, dict):
         raise InputError("the arguments of a request are a JSON object")
+    if kind == "backup":
+        return backup(database, given.get("path"))
     keys = arguments.texts("keys", given.get("keys") or [], LONGEST_KEY)
     if kind == "cancel":
         chosen = retrying.cancel(database, pipeline, keys, every=bool(given.get("all")))
@@ -37,9 +52,18 @@ def _do(database: Database, pipeline: str, kind: str, given: Any) -> str:
         chosen = retrying.retry(
             database, pipeline, keys, failed=bool(given.get("failed")), from_step=given.get("from_step")
         )
+        join([row.task_id for row in chosen.rows if row.task_id is not None])
     else:
         raise InputError(f"the run does not know the request {kind!r}")
     return describe(kind, chosen)
+
+
+def backup(database: Database, path: object) -> str:
+    """Back the state up to an absolute path and say so. Raises InputError, StorageError."""
+    if not isinstance(path, str) or not Path(path).is_absolute():
+        raise InputError("a backup needs the absolute path of a new file")
+    database.backup(path)
+    return f"the state as it is now is in {path}"
 
 
 def describe(kind: str, chosen: retrying.Chosen) -> str:

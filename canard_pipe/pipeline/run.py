@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import random
 import secrets
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Skipped
-from canard_pipe.engine.worker import Outcome, Worker
+from canard_pipe.engine.worker import Outcome, Worker, text_of
+from canard_pipe.execution.channel import end_processes_of_run
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
 from canard_pipe.pipeline import cohorts, maintenance, planning, retrying, snapshot
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.context import RunSetting, context_factory, handlers
 from canard_pipe.pipeline.gate import Gate
-from canard_pipe.pipeline.observer import Observer
+from canard_pipe.pipeline.observer import Guarded, Observer
 from canard_pipe.pipeline.policy import FailurePolicy
 from canard_pipe.pipeline.prepare import Prepared, param_values, prepare, wanted_tasks
 from canard_pipe.pipeline.publishing import Publisher
@@ -80,10 +83,17 @@ def check_pipeline(
 def open_state(state: Path, launch: Path, **options: Any) -> Database:
     """Open the state as its owner, making it if it is not there. Raises StateHeld after 5 s of waiting."""
     state.mkdir(parents=True, exist_ok=True)
-    return Database(state / "state.duckdb", root=launch, lock=state / "owner.lock", **options)
+    return Database(
+        state / "state.duckdb",
+        root=launch,
+        lock=state / "owner.lock",
+        supervised=lambda: snapshot.supervised(state / "status.json"),
+        **options,
+    )
 
 
-def _run(options: RunOptions, observer: Observer, retry: _Retry | None) -> RunReport:
+def _run(options: RunOptions, shown: Observer, retry: _Retry | None) -> RunReport:
+    observer = Guarded(shown)
     prepared = prepare(
         options.pipeline_file, options.sheet_file, options.params, folder=options.folder, sheet=options.sheet
     )
@@ -92,12 +102,27 @@ def _run(options: RunOptions, observer: Observer, retry: _Retry | None) -> RunRe
     setting = RunSetting(
         prepared.loaded.pipeline, prepared.params, options.work, options.results, observer, dict(os.environ)
     )
+    types = prepared.loaded.pipeline.types
     if options.dry_run and not (options.state / "state.duckdb").exists():
-        with Database(None, root=options.launch) as database:
+        with Database(None, root=options.launch, types=types) as database:
             return _Run(options, prepared, observer, setting, database, retry).dry()
-    with open_state(options.state, options.launch, claim_type=context_factory(setting)) as database:
+    with open_state(
+        options.state, options.launch, claim_type=context_factory(setting), types=types
+    ) as database:
         run = _Run(options, prepared, observer, setting, database, retry)
         return run.dry() if options.dry_run else run.go()
+
+
+@contextlib.contextmanager
+def _one_run_at_work(file: Path, token: str) -> Iterator[None]:
+    """End what a run that was killed together with its launcher has left alive; leave our own mark for the next."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        left_by = file.read_text(encoding="ascii")
+        if len(left_by) == len(token):
+            end_processes_of_run(left_by)
+    file.write_text(token, encoding="ascii")
+    yield
+    file.unlink(missing_ok=True)
 
 
 def _nothing_to_do(report: RunReport) -> str:
@@ -172,8 +197,8 @@ class _Run:
             )
         for deviation in publisher.verify(self.database):
             where = self.options.results / deviation.target
-            sample = "/".join((deviation.task_id or "").split("/")[2:-1])
-            self.observer.note(f"{where} {deviation.problem}; retry {sample} --from publish puts it back")
+            _, sample, _ = planning.parts_of_id(deviation.task_id or "")
+            self.observer.note(f"{where} {deviation.problem}; retry {shlex.quote(sample)} --from publish puts it back")
 
     def _may_be_written(self, path: Path) -> bool:
         """Tell whether a command is at work in the folder of a try that holds ``path``."""
@@ -183,6 +208,10 @@ class _Run:
 
     def _plan(self) -> tuple[planning.Plan, dict[tuple[str, str], planning.Known]]:
         known = planning.known_rows(self.database, self.pipeline_name)
+        for place, row in known.items():
+            if row.kind == "once" and row.state == "completed" and not self._is_whole(row):
+                self.observer.note(f"files that {row.name} has made are gone: it is made anew")
+                known[place] = dataclasses.replace(row, digest="")
         before = {key: row.folder for (kind, key), row in known.items() if kind == "sample"}
         wanted = wanted_tasks(self.database, self.prepared, before)
         plan = planning.make_plan(
@@ -195,6 +224,11 @@ class _Run:
         )
         return plan, known
 
+    def _is_whole(self, row: planning.Known) -> bool:
+        """Tell whether the files that a once function returned are still there: samples to come would miss them."""
+        found = self.database.query("task_result", id=row.task_id)
+        return not found or all(file.unchanged() for file in self.database.codec.files(found[0][1] or "null"))
+
     def _asked(self, retry: _Retry) -> list[str]:
         """Return the keys that a retry is about: those named, or every failed one."""
         states = cohorts.sample_states(self.database, self.pipeline_name)
@@ -204,15 +238,20 @@ class _Run:
             self.observer.note(f"not retried: {why}; --from STEP makes it anew from a step on")
         return [row.key for row in chosen.rows]
 
-    def _retry(self, retry: _Retry, asked: list[str]) -> set[str]:
-        """Make the asked tasks ready, unless the plan has: a changed row or file has given them a new start."""
-        if not asked:
-            return set()
-        rows = [row for row in cohorts.sample_states(self.database, self.pipeline_name) if row.key in asked]
+    def _retry(self, retry: _Retry, asked: list[str]) -> set[str] | None:
+        """Make the asked tasks ready, unless the plan has: a changed row or file has given them a new start.
+
+        Return the tasks that this run is about, None for all: everything depends on a once function.
+        """
+        wanted = set(asked)
+        rows = [row for row in cohorts.sample_states(self.database, self.pipeline_name) if row.key in wanted]
         left = [row.key for row in rows if row.state in retrying.retryable(retry.from_step)]
         if left:
             retrying.retry(self.database, self.pipeline_name, left, from_step=retry.from_step)
-        self.observer.note(f"will run again: {', '.join(asked)}")
+        if asked:
+            self.observer.note(f"will run again: {', '.join(asked)}")
+        if any(row.kind == "once" for row in rows):
+            return None
         return {row.task_id for row in rows if row.task_id is not None}
 
     def _work(self, gate: Gate) -> bool:
@@ -227,6 +266,7 @@ class _Run:
                 LocalExecutor(budget, keep_open=lambda: [ownership.lock_fd] if ownership else [])
             )
             self.setting.executor = executor
+            stack.enter_context(_one_run_at_work(options.state / "run.token", executor.run_token))
             worker = Worker(
                 self.database,
                 handlers(self.setting),
@@ -237,7 +277,7 @@ class _Run:
                 names=gate.names,
                 ids=gate.ids,
                 finished=gate.finished,
-                on_result=self._tell,
+                on_result=lambda outcome: self._tell(outcome, gate),
                 describe=FailurePolicy(random.Random().random),
             )
             keeper = stack.enter_context(
@@ -249,14 +289,16 @@ class _Run:
                     state=options.state,
                     take_snapshot=lambda finished: self._snapshot(executor, finished=finished),
                     observer=self.observer,
+                    join=gate.join,
                 )
             )
             with keeper.signals():
                 worker.work()
             return keeper.interrupted
 
-    def _tell(self, outcome: Outcome) -> None:
-        kind, sample = outcome.id.split("/")[1], "/".join(outcome.id.split("/")[2:-1])
+    def _tell(self, outcome: Outcome, gate: Gate) -> None:
+        gate.look_again()
+        kind, sample, _ = planning.parts_of_id(outcome.id)
         if outcome.status == "completed":
             skipped = isinstance(outcome.result, Skipped)
             self.observer.ended(
@@ -264,7 +306,7 @@ class _Run:
             )
         elif outcome.status == "failed":
             state = "failed" if outcome.state == "failed" else "waiting"
-            self.observer.ended(kind, sample, state, str(outcome.error) or type(outcome.error).__name__)
+            self.observer.ended(kind, sample, state, "" if outcome.error is None else text_of(outcome.error))
 
     def _snapshot(self, executor: LocalExecutor, *, finished: bool) -> dict[str, Any]:
         running = [

@@ -54,3 +54,12 @@ def write(path: Path, state: dict[str, Any]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")
     temporary.replace(path)
+
+
+def supervised(path: Path) -> list[str]:
+    """Return the ids of the tasks whose commands ran or waited when the last snapshot was taken; none if unreadable."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return [str(command["task_id"]) for command in found["running"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []

@@ -21,6 +21,12 @@ def cancel_stored(state: Path, launch: Path, keys: Sequence[str], *, every: bool
     return requests.describe("cancel", chosen)
 
 
+def backup_stored(state: Path, launch: Path, path: Path) -> str:
+    """Back the state up to a new file and say so. Raises InputError if it exists, StateHeld."""
+    with open_state(state, launch) as database:
+        return requests.backup(database, str(path))
+
+
 def write_sql(state: Path, launch: Path, text: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Execute one SQL statement that may change something; return names of columns and rows. Raises StateHeld."""
     with open_state(state, launch) as database:

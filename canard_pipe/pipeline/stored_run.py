@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import platform
-import socket
 from dataclasses import dataclass, field
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +50,7 @@ def run_row(database: Database, run_id: str, options: RunOptions, prepared: Prep
     settings = {name: json.loads(codec.encode(getattr(options, name))) for name in _PATHS}
     settings |= {name: getattr(options, name) for name in _PLAIN}
     settings["sheet"] = {name: getattr(options.sheet, name) for name in _OF_SHEET}
-    versions = {
-        "canard-pipe": metadata.version("canard-pipe"),
-        "python": platform.python_version(),
-        "duckdb": metadata.version("duckdb"),
-    }
+    runtime = database.runtime()
     return {
         "run_id": run_id,
         "pipeline": prepared.loaded.pipeline.name,
@@ -67,8 +60,8 @@ def run_row(database: Database, run_id: str, options: RunOptions, prepared: Prep
         "sheet_text": prepared.sheet.text,
         "params": json.dumps(list(options.params)),
         "settings": json.dumps(settings),
-        "versions": json.dumps(versions),
-        "host": socket.gethostname(),
+        "versions": json.dumps(runtime.as_dict()),
+        "host": runtime.host,
         "pid": os.getpid(),
     }
 

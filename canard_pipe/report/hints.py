@@ -13,6 +13,11 @@ _BY_KIND = {
         "the program is there but cannot be executed: see its permissions, and for what machine it was built"
     ),
     "timeout": "it needs more time: raise time= in the pipeline; Escalate gives a retry more",
+    "lease": (
+        "its Python code ran longer than the lease (30 s) without a step or a command: put long work into a command, "
+        "or into a function that ctx.call runs"
+    ),
+    "kills_the_run": "run after run died while it ran, and nothing was saved: see its function, then retry it alone",
     "bad_input": "an input file is missing, cut or damaged: put it right under the same name, then retry",
     "budget": "the step asks for more cpus or memory than this run has: see --cpus and --memory",
     "output": "the command said that all is well, but what it had to write is not: see its stderr",

@@ -103,6 +103,8 @@ RUNNING: dict[str, Callable[[Side], object]] = {
     "checkpoint": of_claim(lambda claim: claim.step("s", lambda: 1)),
     "fenced write": of_claim(lambda claim: claim.write("record_waits", WAIT)),
     "suspend": of_claim(lambda claim: claim.suspend([("event", "e")])),
+    "wait": of_claim(lambda claim: claim.wait("w", events=["e"])),
+    "wait that is over": of_claim(lambda claim: claim.wait("w", events=["e"], timeout_seconds=0)),
     "sleep": of_claim(lambda claim: claim.sleep("z", 1)),
     "complete": of_claim(lambda claim: claim.complete(1)),
     "fail": of_claim(lambda claim: claim.fail("x")),

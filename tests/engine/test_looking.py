@@ -232,3 +232,25 @@ def test_the_caller_s_random_numbers_are_left_alone(db):
     random.seed(5)
     start(db).complete()
     assert random.random() == expected
+
+
+def test_versions_in_one_call(reopen):
+    """F5."""
+    from canard_pipe.engine import schema
+
+    found = reopen().runtime()
+    assert found.duckdb == duckdb.__version__
+    assert found.schema == schema.VERSION
+    assert found.quack == found.duckdb
+    assert found.host
+    assert set(found.as_dict()) == {"canard-pipe", "python", "duckdb", "quack", "schema", "host"}
+
+
+def test_queues_are_listed_with_their_states(db):
+    """L24."""
+    assert db.queues() == {}
+    db.spawn_many("job", [1, 2])
+    start(db, "x", priority=1)
+    db.spawn("job", queue="other")
+    none = dict.fromkeys(("ready", "running", "suspended", "completed", "failed", "cancelled"), 0)
+    assert db.queues() == {"default": none | {"ready": 2, "running": 1}, "other": none | {"ready": 1}}

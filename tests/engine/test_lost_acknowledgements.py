@@ -29,6 +29,7 @@ ENDS = {
     "fail": (lambda claim: claim.fail("x"), "ready", "failed"),
     "sleep": (lambda claim: claim.sleep("z", 9), "ready", "suspended"),
     "suspend": (lambda claim: claim.suspend([("event", "e")]), "suspended", "suspended"),
+    "wait": (lambda claim: claim.wait("w", events=["e"]), "suspended", "suspended"),
     "release": (lambda claim: claim.release(), "ready", "released"),
     "quarantine": (lambda claim: claim.quarantine("x"), "failed", "failed"),
 }
@@ -46,15 +47,15 @@ def test_an_end_whose_acknowledgement_is_lost_surfaces_and_may_be_repeated(db, f
     assert not isinstance(error.value, LeaseLost)
     written = moment == "after"
     assert row(db)["state"] == (state if written else "running")
-    if name in ("sleep", "suspend"):
+    if name in ("sleep", "suspend", "wait"):
         unwound(lambda: act(claim))
     else:
         act(claim)
     assert row(db)["state"] == state
     assert attempts(db) == [(1, outcome)]
     assert row(db)["failures"] == int(name == "fail")
-    assert len(steps(db)) == int(name == "sleep")
-    assert len(db.store.sql("SELECT * FROM canard_absurd.waits")[1]) == int(name == "suspend")
+    assert len(steps(db)) == int(name in ("sleep", "wait"))
+    assert len(db.store.sql("SELECT * FROM canard_absurd.waits")[1]) == int(name in ("suspend", "wait"))
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

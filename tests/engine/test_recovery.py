@@ -58,7 +58,18 @@ def test_a_task_that_dies_with_ten_runs_in_a_row_is_blamed(tmp_path, reopen):
     assert (row(db, "t")["state"], row(db, "t")["failures"]) == ("ready", 0)
     assert (row(db, "u")["state"], row(db, "u")["failures"]) == ("failed", 0)
     assert row(db, "u")["error"] == "kills the run: 10 runs in a row died while it ran"
-    assert attempts(db, "u") == [(number, "interrupted") for number in range(1, RUNS_BEFORE_BLAME + 1)]
+    outcomes = ["interrupted"] * (RUNS_BEFORE_BLAME - 1) + ["failed"]  # so that a retry begins to count anew
+    assert attempts(db, "u") == list(enumerate(outcomes, 1))
+
+
+def test_a_task_whose_command_was_at_work_is_never_blamed(reopen):
+    """What a supervised command does cannot end the run, however often the run dies meanwhile."""
+    db = reopen()
+    db.spawn("job", id="t")
+    for _ in range(RUNS_BEFORE_BLAME + 2):
+        claimed(db)
+        db = reopen(supervised=lambda: ["t"])
+    assert row(db)["state"] == "ready"
 
 
 def test_a_saved_step_or_another_outcome_begins_the_count_anew(reopen):

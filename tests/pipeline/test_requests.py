@@ -10,6 +10,10 @@ from canard_pipe.engine.database import Database
 from canard_pipe.pipeline.requests import answer_open
 
 
+def nobody(ids):
+    assert not ids
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "said"),
     [
@@ -30,8 +34,8 @@ def test_a_request_that_cannot_be_met_is_answered_and_not_asked_again(tmp_path, 
             "INSERT INTO canard_absurd.requests (request_id, kind, arguments, asked_at) "
             f"VALUES ('r', '{kind}', '{text}', make_timestamp({now_us}))"
         )
-        (sentence,) = answer_open(database, "plain")
+        (sentence,) = answer_open(database, "plain", nobody)
         assert said in sentence
         answer = json.loads(database.query("request_answer", request_id="r")[0][0])
         assert answer["ok"] is False
-        assert answer_open(database, "plain") == []
+        assert answer_open(database, "plain", nobody) == []

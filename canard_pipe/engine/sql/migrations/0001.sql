@@ -42,7 +42,7 @@ CREATE TABLE canard_absurd.checkpoints (
     task_seq    BIGINT    NOT NULL,
     ordinal     INTEGER   NOT NULL,            -- order of saving within the task
     name        VARCHAR   NOT NULL,
-    kind        VARCHAR   NOT NULL,            -- step, sleep, wait, publish
+    kind        VARCHAR   NOT NULL,            -- step, sleep, wait, waiting (a wait that goes on); archive marks that steps were archived
     value       VARCHAR   NOT NULL,
     attempt     INTEGER   NOT NULL,            -- the task's attempt that saved it
     saved_at    TIMESTAMP NOT NULL,
@@ -104,7 +104,7 @@ CREATE TABLE canard_absurd.events (
     emitted_at TIMESTAMP NOT NULL
 );
 
--- What another process asks of the living run: kind cancel or retry, arguments and answer as JSON.
+-- What another process asks of the living run: kind cancel, retry or backup, arguments and answer as JSON.
 CREATE TABLE canard_absurd.requests (
     request_id  VARCHAR   NOT NULL,
     kind        VARCHAR   NOT NULL,
@@ -206,4 +206,4 @@ FROM held h LEFT JOIN blocked b ON b.pipeline = h.pipeline AND b.kind = h.kind A
 CREATE VIEW canard_absurd.steps AS
 SELECT s.pipeline, s.kind AS task_kind, s.sample, c.name AS step, c.kind, c.ordinal, c.attempt, c.saved_at
 FROM canard_absurd.samples s JOIN canard_absurd.checkpoints c ON c.task_seq = s.task_seq
-WHERE c.archived_at IS NULL;
+WHERE c.archived_at IS NULL AND c.kind <> 'waiting';

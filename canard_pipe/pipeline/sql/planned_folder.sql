@@ -1,1 +1,0 @@
-SELECT folder FROM canard_absurd.planned WHERE task_id = $id;

@@ -1,1 +1,0 @@
-SELECT kind, state, count(*) FROM canard_absurd.samples WHERE pipeline = $pipeline GROUP BY kind, state;
