@@ -21,21 +21,31 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from canard_pipe.errors import (
+        BudgetError,
         CanardError,
+        CloseError,
         CommandError,
         CommandFailed,
         CommandNotStarted,
         CommandTimeout,
         ConflictError,
+        ConnectionClosed,
+        ExtensionError,
+        FailureRecordingError,
         InputError,
         InputFileError,
         LeaseLost,
+        MaintenanceError,
         OutputError,
+        ParameterError,
         PipelineFileError,
+        ProtocolError,
         PublishError,
         ReplayError,
+        RestoreError,
         ResultUnavailable,
         SampleSkipped,
+        SchemaError,
         SheetError,
         SpawnConflict,
         StateHeld,
@@ -64,11 +74,12 @@ _HOMES = {
 
 # `open` is public too, but not for `import *`: it would hide Python's own.
 __all__ = [
-    "CanardError", "CommandError", "CommandFailed", "CommandNotStarted", "CommandTimeout", "ConflictError",
-    "Escalate", "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "OutputError", "Pipeline",
-    "PipelineFileError", "PublishError", "ReplayError", "ResultUnavailable", "SampleRow", "SampleSkipped",
-    "SheetError", "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "ValueEncodeError",
-    "__version__", "work",
+    "BudgetError", "CanardError", "CloseError", "CommandError", "CommandFailed", "CommandNotStarted",
+    "CommandTimeout", "ConflictError", "ConnectionClosed", "Escalate", "ExtensionError", "FailureRecordingError",
+    "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError", "OutputError",
+    "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError", "PublishError", "ReplayError",
+    "RestoreError", "ResultUnavailable", "SampleRow", "SampleSkipped", "SchemaError", "SheetError", "SpawnConflict",
+    "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "ValueEncodeError", "__version__", "work",
 ]  # fmt: skip
 
 

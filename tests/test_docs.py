@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,33 @@ def test_every_sql_block_runs_on_a_new_state(tmp_path):
             columns, rows = database.store.sql(block)
             assert columns
             assert rows == []
+
+
+def examples(text: str) -> list[tuple[str, str]]:
+    """Return the Python blocks of a page, each with the text block that follows it at once, or nothing."""
+    found = re.findall(r"^```python\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?", text, re.MULTILINE | re.DOTALL)
+    return [(code, said) for code, said in found]
+
+
+def run_examples(text: str, said: Callable[[], str]) -> list[str]:
+    """Execute the blocks in one namespace; return what differs. ``said`` returns what was printed since last time."""
+    namespace: dict[str, object] = {}
+    different = []
+    for code, expected in examples(text):
+        exec(compile(code, "<page>", "exec"), namespace)
+        printed = said()
+        if printed != expected:
+            different.append(f"{code}\nprints\n{printed}\nnot\n{expected}")
+    return different
+
+
+def test_the_examples_of_the_engine_print_what_the_page_says(tmp_path, monkeypatch, capsys):
+    page = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert len(examples(page)) >= 10
+    assert run_examples(page, lambda: capsys.readouterr().out) == []
+
+
+def test_an_example_that_prints_something_else_is_found(capsys):
+    page = "```python\nx = 1\n```\n\n```python\nprint(x)\n```\n\n```text\n2\n```\n"
+    assert len(run_examples(page, lambda: capsys.readouterr().out)) == 1
