@@ -147,8 +147,10 @@ class Database:
         """
         if self._server is None:
             token = quack.new_token()
-            quack.load_extensions(self.store.connection)
-            self._server = quack.serve(self.store.connection, token)
+            # A connection of its own: one holds a single result, and another thread's would be taken for a writer's.
+            connection = self.store.connection.cursor()
+            quack.load_extensions(connection)
+            self._server = quack.serve(connection, token)
             if self.ownership is not None:
                 self.ownership.publish(self._server.uri, token)
         return self._server.uri
