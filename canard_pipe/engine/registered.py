@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from canard_pipe.errors import InputError, ValueEncodeError
 
 T = TypeVar("T", bound=type)
-LONGEST_NAME = 256
 
 
 class Registry:

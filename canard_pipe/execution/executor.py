@@ -50,7 +50,6 @@ class RunningCommand:
     command: str
     state: str
     cpus: float
-    memory_asked_bytes: int
     since_us: int
     pids: tuple[int, ...] = ()
     folder: Path | None = None

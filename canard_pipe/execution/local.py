@@ -229,7 +229,7 @@ class LocalExecutor:
         job = admitted.job
         return RunningCommand(
             admitted.claim.id, admitted.step, admitted.command.text(), "running" if job else "waiting",
-            admitted.request.cpus, admitted.request.memory_bytes, admitted.since_us, admitted.pids,
+            admitted.request.cpus, admitted.since_us, admitted.pids,
             job.folder if job else None, admitted.memory_bytes,
         )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from canard_pipe.errors import CommandError, LeaseLost, OutputError, ReplayError, StorageError, TaskReleased
-from canard_pipe.execution import environment, folders, outputs
+from canard_pipe.execution import calling, environment, folders, outputs
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.executor import Job, Slot
 from canard_pipe.execution.failures import failure_of
@@ -118,7 +118,7 @@ class CommandRun:
         note = f"task {self._identity.task!a}, {step!a}, command {self._identity.ordinal}, try {attempt.number}"
         folders.write_script(folder, command, variables, note)
         if command.call is not None:
-            (folder / "arguments.json").write_text(command.call.arguments, encoding="utf-8")
+            (folder / calling.ARGUMENTS).write_text(command.call.arguments, encoding="utf-8")
         token = secrets.token_hex(16)
         record = slot.run(
             Job(token, self._digest, self._identity, command, attempt.number, folder, variables, seconds)

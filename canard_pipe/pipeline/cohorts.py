@@ -86,7 +86,7 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
             "kind": "cohort",
             "name": function.name,
             "key": function.name,
-            "folder": "cohort" if len(pipeline.of_kind("cohort")) == 1 else f"cohort/{function.name}",
+            "folder": planning.shared_folder(pipeline, "cohort", function.name),
             "position": len(states) + 1,
             "line": None,
             "generation": before.generation if before else 0,

@@ -142,14 +142,12 @@ def folder_of(pipeline: Pipeline, kind: str, key: str, given: str) -> str:
 
     ``given`` is the task's input as stored. One that is damaged gives a folder too: the handler meets the damage.
     """
-    if kind == "sample":
-        try:
-            return str(json.loads(given)["folder"])
-        except (ValueError, KeyError, TypeError):
-            return folders.safe_name(key)
-    if kind == "cohort" and len(pipeline.of_kind("cohort")) == 1:
-        return "cohort"
-    return f"{kind}/{key}"
+    if kind != "sample":
+        return planning.shared_folder(pipeline, kind, key)
+    try:
+        return str(json.loads(given)["folder"])
+    except (ValueError, KeyError, TypeError):
+        return folders.safe_name(key)
 
 
 def handlers(setting: RunSetting) -> dict[str, Handler]:

@@ -185,6 +185,11 @@ def task_id(pipeline: Pipeline, function: Function, key: str, generation: int) -
     return f"{pipeline.name}/{function.kind}/{key}/{generation}"
 
 
+def shared_folder(pipeline: Pipeline, kind: str, key: str) -> str:
+    """Return the folder of a once or cohort task below the results and below the pipeline's part of ``work/``."""
+    return "cohort" if kind == "cohort" and len(pipeline.of_kind("cohort")) == 1 else f"{kind}/{key}"
+
+
 def parts_of_id(id: str) -> tuple[str, str, int]:
     """Return kind, key and generation of a task id made by :func:`task_id`; another id is taken as a key."""
     _, _, rest = id.partition("/")

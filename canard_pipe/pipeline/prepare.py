@@ -78,7 +78,7 @@ def wanted_tasks(database: Database, prepared: Prepared, known_folders: Mapping[
     files = list(_files_in(values))
     wanted = [
         planning.Wanted(
-            once, once.name, f"once/{once.name}", 0, None, database.codec.encode({}),
+            once, once.name, planning.shared_folder(pipeline, "once", once.name), 0, None, database.codec.encode({}),
             planning.digest(database, once.name, values, files=files),
         )
         for once in pipeline.of_kind("once")
