@@ -7,29 +7,18 @@ import gzip
 import hashlib
 import importlib.util
 import json
-import os
 import runpy
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import absent, require_tool, shared_data
+from tests.program import canard
 
 ROOT = Path(__file__).resolve().parents[1]
 DEMO = ROOT / "pipelines" / "demo"
 GERMLINE = ROOT / "pipelines" / "germline.py"
-
-
-def canard(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run canard-pipe in the folder ``cwd`` with this Python."""
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.run(
-        [sys.executable, "-c", "from canard_pipe.cli.main import main; main()", *map(str, arguments)],
-        cwd=cwd, env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True, check=False, timeout=110,
-    )
 
 
 def sites(vcf: Path) -> list[str]:
@@ -72,7 +61,7 @@ def test_demo_data_that_are_there_are_not_made_again(tmp_path):
 def test_the_demo_finds_what_was_planted_and_eider_needs_two_tries(tmp_path):
     if importlib.util.find_spec("pybwa") is None:
         absent("the package pybwa")
-    ended = canard("demo", cwd=tmp_path)
+    ended = canard(tmp_path, "demo", seconds=110)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     folder = tmp_path / "canard-demo"
     with (folder / "results" / "cohort" / "summary.tsv").open(newline="") as file:
@@ -85,7 +74,7 @@ def test_the_demo_finds_what_was_planted_and_eider_needs_two_tries(tmp_path):
     assert tries == ["attempt-2"]
     assert "results" in ended.stdout
 
-    again = canard("demo", cwd=tmp_path)
+    again = canard(tmp_path, "demo", seconds=110)
     assert again.returncode == 0, again.stdout + again.stderr
     assert not list(folder.glob("work/**/attempt-3"))
 
@@ -97,7 +86,7 @@ def run_germline(sheet: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     for tool in ("bwa", "samtools", "bcftools"):
         require_tool(tool)
     genome = shared_data() / "yeast-chrI" / "ref" / "genome.fa"
-    return canard("run", GERMLINE, sheet, "--param", f"reference={genome}", cwd=folder)
+    return canard(folder, "run", GERMLINE, sheet, "--param", f"reference={genome}", seconds=110)
 
 
 def write_sheet(path: Path, rows: list[tuple[str, Path]]) -> Path:

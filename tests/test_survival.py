@@ -8,7 +8,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,42 +17,16 @@ import psutil
 import pytest
 
 from tests.conftest import require_tool, shared_data, wait_until
+from tests.program import LOG, canard, command, start
 from tests.test_pipelines import GERMLINE, md5, sites
 
 BGZF_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
-MARK = "CANARD_TEST_MARK"
 SITES = {
     "A/A": (265, "e538e84de48e16022ecccfb1acf1d42e"),
     "B/B": (309, "1b3946508624d2bfdfb4b21f3dd994ee"),
     "C/C": (309, "1b3946508624d2bfdfb4b21f3dd994ee"),
     "cohort/merged": (526, "cf9a48a8bb45f247dca7215202d32359"),
 }
-
-
-def command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-c", "from canard_pipe.cli.main import main; main()", *map(str, arguments)]
-
-
-def start(folder: Path, *arguments: str | Path, path: Path | None = None) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, MARK: str(folder)}
-    if path is not None:
-        environment["PATH"] = f"{path}:{os.environ['PATH']}"
-    with (folder / "output.txt").open("ab") as output:
-        return subprocess.Popen(
-            command(*arguments), cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output
-        )
-
-
-def canard(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments),
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
 
 
 def alive(folder: Path) -> list[str]:
@@ -118,11 +91,12 @@ def test_ten_sigkills_at_random_moments_lose_nothing_and_repeat_nothing(tmp_path
     tools = make_counting_tools(tmp_path, ["bwa", "samtools", "bcftools"])
     arguments = ("run", GERMLINE, data / "samples.csv", "--param", f"reference={data / 'ref' / 'genome.fa'}")
     rng = random.Random(20261130)
+    path = f"{tools}:{os.environ['PATH']}"
     done: set[str] = set()
     before: Counter[str] = Counter()
     hits = 0
     for _ in range(10):
-        run = start(tmp_path, *arguments, path=tools)
+        run = start(tmp_path, *arguments, PATH=path)
         time.sleep(rng.uniform(0.5, 1.5))  # a random moment is the point
         ended = run.poll() is not None
         run.kill()
@@ -136,7 +110,7 @@ def test_ten_sigkills_at_random_moments_lose_nothing_and_repeat_nothing(tmp_path
             break
         hits += 1
     assert hits >= 8, "the run ended before it could be killed often enough"
-    assert start(tmp_path, *arguments, path=tools).wait(120) == 0, (tmp_path / "output.txt").read_text()
+    assert start(tmp_path, *arguments, PATH=path).wait(120) == 0, (tmp_path / LOG).read_text()
     now = starts(tmp_path)
     assert {place: now[place] for place in done} == {place: before[place] for place in done}
     for name, (count, checksum) in SITES.items():
@@ -311,7 +285,7 @@ def test_a_function_that_never_ends_cannot_keep_the_run_after_the_second_ctrl_c(
     run = start(tmp_path, "run", "endless.py", "samples.csv")
     wait_until((tmp_path / "running").exists, 20)
     run.send_signal(signal.SIGINT)
-    wait_until(lambda: b"stopping" in (tmp_path / "output.txt").read_bytes(), 10)
+    wait_until(lambda: b"stopping" in (tmp_path / LOG).read_bytes(), 10)
     run.send_signal(signal.SIGINT)
     assert run.wait(30) == 130
     with duckdb.connect(str(tmp_path / ".canard" / "state.duckdb"), read_only=True) as con:

@@ -55,7 +55,7 @@ def status(
     if found.rows:
         output.line()
         output.render(status_table(found.rows))
-    foot = foot_lines(found, most)
+    foot = foot_lines(found, most, folders.state_option)
     if foot:
         output.lines(["", *foot])
     return 0
@@ -80,7 +80,7 @@ def why(session: Session, sample: str, state: str, as_json: bool) -> int:
     if as_json:
         output.as_json(why_json(found, _now_us()))
     else:
-        output.lines(why_lines(found, _now_us()))
+        output.lines(why_lines(found, _now_us(), folders.state_option))
     return 0
 
 

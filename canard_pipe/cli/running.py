@@ -19,7 +19,7 @@ from canard_pipe.cli.options import (
     sheet_options,
     state_option,
 )
-from canard_pipe.cli.session import DEFAULT_STATE, Folders, Session
+from canard_pipe.cli.session import Folders, Session
 
 if TYPE_CHECKING:
     from canard_pipe.pipeline.observer import Observer
@@ -155,14 +155,13 @@ def finish(report: RunReport, folders: Folders, *, as_json: bool) -> int:
     from canard_pipe.report.summary import summary_lines
 
     here = Path.cwd()
-    default = folders.state == here / DEFAULT_STATE
     lines = summary_lines(
         report.samples,
         exit_status=report.exit_status,
         results=report.results,
         here=here,
         interrupted=report.interrupted,
-        state_option="" if default else f" --state {_relative(folders.state, here)}",
+        state_option=folders.state_option,
     )
     output.lines(["", *lines], err=as_json)
     if as_json:
@@ -178,13 +177,6 @@ def _for_machines(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def _below(folder: Path, name: str) -> Path:
     return Path(os.path.abspath(folder / name))  # noqa: PTH100 - links are not followed
-
-
-def _relative(path: Path, here: Path) -> str:
-    import shlex
-
-    relative = os.path.relpath(path, here)
-    return shlex.quote(str(path) if relative.startswith("..") else relative)
 
 
 def _problems(error: Exception) -> list[dict[str, Any]]:

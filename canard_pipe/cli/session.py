@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,3 +33,12 @@ class Folders:
 
     launch: Path
     state: Path
+
+    @property
+    def state_option(self) -> str:
+        """Return what has to follow commands typed here so that they find this state; nothing for the usual place."""
+        here = Path.cwd()
+        if self.state == here / DEFAULT_STATE:
+            return ""
+        relative = os.path.relpath(self.state, here)
+        return f" --state {shlex.quote(str(self.state) if relative.startswith('..') else relative)}"

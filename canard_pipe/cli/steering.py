@@ -37,7 +37,8 @@ def retry(
     A run that is going on takes them over; else they run here, with the pipeline, sheet and parameters of the last
     run. SAMPLE may also be the name of a once or cohort function.
 
-    Exit status: as that of run; 0 when a run that is going on has taken them over.
+    Exit status: as that of run; 0 when a run that is going on has taken them over; 2 if none of those named can be
+    retried.
     """
     from canard_pipe.pipeline.access import require_state
 

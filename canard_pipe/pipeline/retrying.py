@@ -45,17 +45,31 @@ def choose(
     return Chosen(tuple(rows), tuple(refused))
 
 
+def choose_for_retry(
+    states: Sequence[SampleState], keys: Collection[str], *, failed: bool, from_step: str | None
+) -> Chosen:
+    """Return the rows that a retry is about: those named, or with ``failed`` every failed one.
+
+    Raises InputError for unknown names, and if none of those named can be retried: nothing would happen.
+    """
+    possible = ("failed",) if failed and not keys else retryable(from_step)
+    chosen = choose(states, keys, every=failed, possible=possible, verb="retry")
+    if keys and not chosen.rows:
+        made = any(row.state in REMAKEABLE for row in states if row.key in keys)
+        way_out = "; --from STEP makes what is done anew from a step on" if made and not from_step else ""
+        raise InputError(f"nothing to retry: {', '.join(chosen.refused)}{way_out}")
+    return chosen
+
+
 def retry(
     database: Database, pipeline: str, keys: Collection[str], *, failed: bool = False, from_step: str | None = None
 ) -> Chosen:
     """Make failed and cancelled tasks ready again with failures 0, in one transaction.
 
     Saved steps are kept, or with ``from_step`` only those before it; the rest is archived, not deleted. ``failed``
-    takes every failed row. Raises InputError for unknown names and steps.
+    takes every failed row. Raises InputError for unknown names and steps, and if no named one can be retried.
     """
-    states = sample_states(database, pipeline)
-    possible = ("failed",) if failed and not keys else retryable(from_step)
-    chosen = choose(states, keys, every=failed, possible=possible, verb="retry")
+    chosen = choose_for_retry(sample_states(database, pipeline), keys, failed=failed, from_step=from_step)
 
     def act() -> None:
         now_us = database.clock.now_us()

@@ -232,8 +232,7 @@ class _Run:
     def _asked(self, retry: _Retry) -> list[str]:
         """Return the keys that a retry is about: those named, or every failed one."""
         states = cohorts.sample_states(self.database, self.pipeline_name)
-        possible = ("failed",) if retry.failed else retrying.retryable(retry.from_step)
-        chosen = retrying.choose(states, retry.keys, every=retry.failed, possible=possible, verb="retry")
+        chosen = retrying.choose_for_retry(states, retry.keys, failed=retry.failed, from_step=retry.from_step)
         for why in chosen.refused:
             self.observer.note(f"not retried: {why}; --from STEP makes it anew from a step on")
         return [row.key for row in chosen.rows]
@@ -307,6 +306,16 @@ class _Run:
         elif outcome.status == "failed":
             state = "failed" if outcome.state == "failed" else "waiting"
             self.observer.ended(kind, sample, state, "" if outcome.error is None else text_of(outcome.error))
+        elif outcome.status == "lost":
+            self._tell_what_became_of(outcome.id, kind, sample)
+
+    def _tell_what_became_of(self, id: str, kind: str, sample: str) -> None:
+        """An attempt has lost its lease: somebody has cancelled its task, or it ran past its deadline."""
+        rows = self.database.tasks(id=id)
+        if rows and rows[0].state in ("cancelled", "failed"):
+            self.observer.ended(kind, sample, rows[0].state, rows[0].error or "")
+        else:
+            self.observer.ended(kind, sample, "waiting", "its attempt lost its lease, and another one is made")
 
     def _snapshot(self, executor: LocalExecutor, *, finished: bool) -> dict[str, Any]:
         running = [

@@ -15,13 +15,14 @@ from canard_pipe.pipeline.access import View
 from canard_pipe.report.wording import instant_text, urgency
 
 EVERY = 2**31 - 1
+UNFINISHED = ("failed", "interrupted")  # how the last command of a step may have ended that is not saved
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
     """A sample, once or cohort function. ``steps`` are the saved ones in order; ``now`` is the step it is in.
 
-    ``now_state`` tells how ``now`` stands: running or failed. ``seq`` is None where no task was made yet.
+    ``now_state`` tells how ``now`` stands: running, failed or interrupted. ``seq`` is None where no task was made yet.
     """
 
     kind: str
@@ -161,8 +162,8 @@ def read_rows(
         now, now_state = running.get(row[12]) if row[3] == "running" else None, None
         if now is not None:
             now_state = "running"
-        elif job is not None and job[2] != "done" and job[1] not in saved and row[3] in ("failed", "waiting"):
-            now, now_state = job[1], "failed"
+        elif job is not None and job[2] in UNFINISHED and job[1] not in saved and row[3] in ("failed", "waiting"):
+            now, now_state = job[1], job[2]
         rows.append(PlanRow(*(*row, saved, now, now_state)))
     return rows
 

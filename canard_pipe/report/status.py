@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from canard_pipe.pipeline.access import View
+from canard_pipe.report.commands import typed
 from canard_pipe.report.rows import PlanRow, Status
 from canard_pipe.report.wording import (
     counted,
@@ -25,7 +26,7 @@ STYLES = {
 }  # fmt: skip
 MOST_STEP_COLUMNS = 8
 MOST_REMARK = 100
-_STEP_STYLES = {"ok": "green", "running": "cyan", "failed": "bold red"}
+_STEP_STYLES = {"ok": "green", "running": "cyan", "failed": "bold red", "interrupted": "yellow"}
 
 
 def head_lines(status: Status, view: View, now_us: int) -> list[str]:
@@ -65,7 +66,7 @@ def status_table(rows: Sequence[PlanRow]) -> Table:
     return table
 
 
-def foot_lines(status: Status, limit: int) -> list[str]:
+def foot_lines(status: Status, limit: int, state_option: str = "") -> list[str]:
     """Return the lines below the table: what is not shown, and what to type next."""
     lines = []
     shown = len(status.rows)
@@ -76,7 +77,7 @@ def foot_lines(status: Status, limit: int) -> list[str]:
         )
     needy = next((row for row in status.rows if row.state in ("failed", "blocked", "cancelled", "changed")), None)
     if needy is not None:
-        lines.append(f"why: canard-pipe why {quoted(needy.sample)}")
+        lines.append(f"why: {typed('why', needy.sample, state_option=state_option)}")
     return lines
 
 
@@ -95,14 +96,6 @@ def remark(row: PlanRow) -> str:
     if row.failures and row.state in ("waiting", "running"):
         return f"failed {counted(row.failures, 'time')} of {row.max_failures}: {first_line(row.error, MOST_REMARK)}"
     return ""
-
-
-def quoted(name: str) -> str:
-    """Return a name as it has to be typed in a shell; one that begins with a dash after ``--``."""
-    import shlex
-
-    text = shlex.quote(name)
-    return f"-- {text}" if name.startswith("-") else text
 
 
 def _run_line(status: Status, view: View, now_us: int) -> str:

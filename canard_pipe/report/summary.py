@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from canard_pipe.report.status import quoted
+from canard_pipe.report.commands import quoted, typed
 from canard_pipe.report.wording import ENDED_WELL, counted, first_line, states_in_words, urgency, visible
 
 MOST_ROWS = 20
@@ -37,7 +37,8 @@ def summary_lines(
     bad.sort(key=lambda row: urgency(str(row["state"])))
     lines += [_row_line(row) for row in bad[:MOST_ROWS]]
     if len(bad) > MOST_ROWS:
-        lines.append(f"  and {len(bad) - MOST_ROWS} more: canard-pipe status{state_option} --limit 0")
+        more = typed("status", state_option=state_option, options="--limit 0")
+        lines.append(f"  and {len(bad) - MOST_ROWS} more: {more}")
     skipped = [row for row in rows if row["state"] == "skipped"]
     lines += [_row_line(row) for row in skipped[:MOST_ROWS]]
     if any(row["state"] == "done" and row.get("kind") != "once" for row in rows):
@@ -72,9 +73,11 @@ def _next(bad: Sequence[dict[str, Any]], interrupted: bool, state_option: str) -
     lines = []
     failed = [row for row in bad if row["state"] == "failed"]
     if failed:
-        lines.append(f"canard-pipe why{state_option} {quoted(str(failed[0]['sample']))}")
-        who = quoted(str(failed[0]["sample"])) if len(failed) == 1 else "--failed"
-        lines.append(f"canard-pipe retry{state_option} {who}    (after the cause is mended)")
+        first = str(failed[0]["sample"])
+        lines.append(typed("why", first, state_option=state_option))
+        again = {"options": "--failed"} if len(failed) > 1 else {}
+        who = [] if again else [first]
+        lines.append(f"{typed('retry', *who, state_option=state_option, **again)}    (after the cause is mended)")
     if any(row["state"] == "changed" for row in bad):
         lines.append("the same line with --rerun-changed, or with --accept-changed to keep the results as they are")
     if not failed and any(row["state"] == "cancelled" for row in bad):

@@ -10,9 +10,9 @@ from typing import Any
 
 from canard_pipe.execution.folders import last_lines
 from canard_pipe.pipeline.access import View
+from canard_pipe.report.commands import typed
 from canard_pipe.report.hints import hint
 from canard_pipe.report.rows import PlanRow, RunRow, find_row
-from canard_pipe.report.status import quoted
 from canard_pipe.report.wording import (
     counted,
     duration,
@@ -27,6 +27,7 @@ from canard_pipe.report.wording import (
 )
 
 STDERR_LINES = 15
+MADE = ("done", "skipped", "changed", "retired")  # an earlier failure is history, not the cause of these
 MOST_HISTORY = 12
 
 
@@ -97,7 +98,7 @@ class Explanation:
 
     def folder_of_failure(self, attempt: Attempt) -> Path | None:
         """Return the folder of an attempt's failed command, unless it is told above as the cause of the state."""
-        if attempt is self.failure and self.row.state not in ("done", "skipped"):
+        if attempt is self.failure and self.row.state not in MADE:
             return None
         return self.root / str(attempt.cause["folder"]) if attempt.cause.get("folder") else None
 
@@ -135,17 +136,17 @@ def explain(view: View, name: str, *, stderr_lines: int = STDERR_LINES) -> Expla
     )
 
 
-def why_lines(found: Explanation, now_us: int) -> list[str]:
-    """Put an explanation into words."""
+def why_lines(found: Explanation, now_us: int, state_option: str = "") -> list[str]:
+    """Put an explanation into words. ``state_option`` has to follow commands so that they find this state."""
     row = found.row
-    lines = [f"{visible(row.label)} is {row.state}{_because(row)}", *_next_lines(found, now_us)]
+    lines = [f"{visible(row.label)} is {row.state}{_because(row)}", *_next_lines(found, now_us, state_option)]
     if row.lost:
         lines.append("the plan names a task that is gone from the database: the same run again makes it anew")
     if row.steps:
         lines += ["", f"saved steps: {', '.join(map(visible, row.steps))}"]
     if found.running is not None:
         lines += ["", *_running_lines(found.running, now_us)]
-    if found.failure is not None and row.state not in ("done", "skipped"):
+    if found.failure is not None and row.state not in MADE:
         lines += ["", *_failure_lines(found)]
     if found.outputs and row.state in ("done", "changed", "retired"):
         lines += ["", "published:", *(f"  {visible(target)}  {size(bytes_)}" for target, _, bytes_ in found.outputs)]
@@ -199,13 +200,14 @@ def _because(row: PlanRow) -> str:
     return ""
 
 
-def _next_lines(found: Explanation, now_us: int) -> list[str]:
-    row, name = found.row, quoted(found.row.sample)
+def _next_lines(found: Explanation, now_us: int, state_option: str = "") -> list[str]:
+    row = found.row
+    retry = typed("retry", row.sample, state_option=state_option)
     again = "" if found.live else " as soon as a run is going on"
     if row.state == "failed":
-        return [f"next: nothing by itself. Mend the cause, then: canard-pipe retry {name}"]
+        return [f"next: nothing by itself. Mend the cause, then: {retry}"]
     if row.state == "cancelled":
-        return [f"next: nothing by itself. To run it after all: canard-pipe retry {name}"]
+        return [f"next: nothing by itself. To run it after all: {retry}"]
     if row.state == "blocked":
         return ["next: goes on by itself when what blocks it is done or skipped", *_needs_lines(found)]
     if row.state == "changed":

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.program import ROOT, canard, command, environment, start
+
+__all__ = ["PIPELINE", "ROOT", "canard", "command", "environment", "lay_out", "start"]
 PIPELINE = """
 from __future__ import annotations
 from canard_pipe import InputFile, Pipeline, SampleRow, SampleSkipped
@@ -52,40 +51,3 @@ def lay_out(folder: Path, **samples: str) -> Path:
         rows.append(f"{sample},{sample}.in")
     (folder / "s.csv").write_text("\n".join(rows) + "\n")
     return folder
-
-
-def environment(**more: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CANARD_", "NO_COLOR"))}
-    return kept | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"} | more
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "canard_pipe.cli.main", *arguments]
-
-
-def canard(folder: Path, *arguments: str, seconds: float = 60, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run the command line in a process of its own, in ``folder``."""
-    return subprocess.run(
-        command(*arguments),
-        cwd=folder,
-        env=environment(**more),
-        capture_output=True,
-        text=True,
-        timeout=seconds,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start the command line in the background; its output goes to ``run.log``."""
-    with (folder / "run.log").open("w") as log:
-        return subprocess.Popen(
-            command(*arguments),
-            cwd=folder,
-            env=environment(),
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            text=True,
-            stdin=subprocess.DEVNULL,
-        )

@@ -226,3 +226,20 @@ def test_no_color_is_respected_on_a_terminal(tmp_path):
     status, text = on_terminal(tmp_path, "status", NO_COLOR="1")
     assert status == 0
     assert "\x1b[" not in text
+
+
+def test_a_cancel_of_what_runs_is_told_by_the_run_too(held, tmp_path):
+    assert canard(tmp_path, "cancel", "A").returncode == 0
+    wait_until(lambda: re.search(r"  A: cancelled$", (tmp_path / "run.log").read_text(), re.M), 20)
+
+
+def test_a_retry_that_has_nothing_to_do_ends_with_2_with_and_without_a_run(held, tmp_path):
+    asked = canard(tmp_path, "retry", "A")
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert "nothing to retry: A is running" in asked.stderr
+    (tmp_path / "hold").unlink()
+    assert held.wait(60) == 0
+    asked = canard(tmp_path, "retry", "A")
+    assert asked.returncode == 2
+    assert "nothing to retry: A is done; --from STEP" in asked.stderr
+    assert canard(tmp_path, "retry", "--failed").returncode == 0

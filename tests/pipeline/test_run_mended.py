@@ -37,8 +37,8 @@ def test_a_result_that_was_deleted_by_hand_is_named_and_can_be_put_back(project)
 def test_retry_of_a_done_sample_wants_a_step_and_one_that_is_there(project):
     project.write(PLAIN, "sample\nA\n")
     project.run()
-    project.retry("A")
-    assert any("A is done" in note for note in project.observer.notes)
+    with pytest.raises(InputError, match="A is done; --from STEP"):
+        project.retry("A")
     with pytest.raises(InputError, match="'wriet'"):
         project.retry("A", from_step="wriet")
     assert project.counted() == ["start A", "write A"]

@@ -8,8 +8,9 @@ import pytest
 
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline.access import open_view
+from canard_pipe.report.commands import quoted
 from canard_pipe.report.rows import read_status
-from canard_pipe.report.status import counts_line, foot_lines, head_lines, quoted, remark
+from canard_pipe.report.status import counts_line, foot_lines, head_lines, remark
 from tests.report.made import PIPELINE, make
 
 
@@ -46,6 +47,20 @@ def test_each_state_is_told_with_its_steps(made):
     assert (rows["B"].now, rows["B"].now_state) == ("call", "failed")
     assert rows["cohort"].blocked_by == "B"
     assert counts_line(status.counts) == "3 samples: 1 failed, 1 waiting, 1 done; once: 1 done; cohort: 1 blocked"
+
+
+def test_a_step_that_was_interrupted_is_not_told_as_failed(made):
+    made.plan("A")
+    claim = made.claim()
+    made.command(claim, "call", state="interrupted", cause="stop", exit_code=None)
+    claim.release()
+    (row,) = status_of(made).rows
+    assert (row.state, row.now, row.now_state) == ("waiting", "call", "interrupted")
+
+
+def test_what_to_type_next_finds_a_state_elsewhere(made):
+    made.failed("B", "it broke")
+    assert foot_lines(status_of(made), 40, " --state ../x")[-1] == "why: canard-pipe why --state ../x B"
 
 
 def test_rows_are_in_the_order_of_the_sheet_until_a_limit_cuts_them_then_the_needy_come_first(made):

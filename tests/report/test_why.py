@@ -198,3 +198,14 @@ def test_of_a_sample_that_succeeded_at_last_the_earlier_failure_is_told(made):
     assert text.startswith("A is done after 1 failure\n")
     assert f"     folder: {folder}\n     | no luck this time\n" in text
     assert "cause:" not in text
+
+
+def test_a_sample_that_was_made_and_changed_later_is_not_told_an_old_failure_as_its_cause(made):
+    made.plan("A", changed=True)
+    first = made.claim()
+    first.fail("it broke on Monday", 0.0, cause={"kind": "exit", "exit_code": 3})
+    made.claim().complete(None)
+    text, _ = why(made, "A")
+    assert text.startswith("A is changed")
+    assert "cause:" not in text
+    assert "failed after" in text  # the history still has it
