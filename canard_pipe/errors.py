@@ -174,9 +174,11 @@ class ReplayError(CanardError):
 
     def __init__(
         self, task_id: str, name: str, *, expected: str, actual: str,
-        way_out: str = "give it another name, or retry the sample from this step",
+        way_out: str = "give it another name, or retry the sample from this step", message: str | None = None,
     ) -> None:
-        super().__init__(f"task {task_id}: {name!r} stands for {expected}, but is asked for as {actual}; {way_out}")
+        super().__init__(
+            message or f"task {task_id}: {name!r} stands for {expected}, but is asked for as {actual}; {way_out}"
+        )
         self.task_id, self.name, self.expected, self.actual = task_id, name, expected, actual
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from canard_pipe.engine import arguments, waiting
 from canard_pipe.engine.grants import Ending, Grant, Saved
+from canard_pipe.engine.step_order import StepOrder
 from canard_pipe.engine.writer import Row, Write
 from canard_pipe.errors import (
     ConflictError,
@@ -57,6 +58,7 @@ class Claim:
         self._saved = {saved.name: saved for saved in grant.saved}
         self._next_ordinal = max((saved.ordinal for saved in grant.saved), default=0) + 1
         self._used: set[str] = set()
+        self._order = StepOrder(self.id, self._saved)
         self._doubtful: set[str] = set()
 
     @property
@@ -80,7 +82,7 @@ class Claim:
         """
         if not callable(fn):
             raise InputError(f"step {name!r} takes a function and its arguments, not what it returned: {fn!r}")
-        self._enter(name)
+        place = self._enter(name)
         saved = self._saved.get(name)
         if saved is not None:
             value = self._replayed(saved, "step")
@@ -91,7 +93,7 @@ class Claim:
         with self._inside(name):
             value = fn(*args)
         text = self.database.codec.encode(value, with_files=True)
-        self._save(name, "step", text)
+        self._save(name, "step", text, place)
         return cast("T", self._restore(text, "step"))
 
     def step_saved(self, name: str) -> None:
@@ -107,13 +109,15 @@ class Claim:
     def sleep(self, name: str, seconds: float) -> None:
         """Give up the claim and come back in ``seconds``; on replay pass at once (F16, S13, S14)."""
         arguments.seconds("seconds", seconds, zero=True)
-        self._enter(name)
+        place = self._enter(name)
         saved = self._saved.get(name)
         if saved is not None:
             self._replayed(saved, "sleep")
             self._used.add(name)
             return
-        row = self._owner_row() | {"delay_us": round(seconds * 1e6), "ordinal": self._next_ordinal, "name": name}
+        row = self._owner_row() | {
+            "delay_us": round(seconds * 1e6), "ordinal": self._next_ordinal, "name": name, "place": place,
+        }
         self._end("sleep_tasks", row, Ending("suspended", "ready"))
         raise TaskSuspended(self.id, self.attempt)
 
@@ -130,12 +134,12 @@ class Claim:
         asked = waiting.Asked.of(events, tasks)
         if timeout_seconds is not None:
             arguments.seconds("timeout_seconds", timeout_seconds, zero=True)
-        self._enter(name)
+        place = self._enter(name)
         saved = self._saved.get(name)
         if saved is not None and saved.kind != waiting.MARKER:
             value = self._replayed(saved, waiting.KIND)
         else:
-            value = self._wait(name, asked, saved, timeout_seconds)
+            value = self._wait(name, asked, saved, timeout_seconds, place)
         self._used.add(name)
         return waiting.waited(value)
 
@@ -230,7 +234,7 @@ class Claim:
 
     # -- inside -------------------------------------------------------------------------------------------------
 
-    def _enter(self, name: str) -> None:
+    def _enter(self, name: str) -> int:
         arguments.text("name", name, 256)
         if name in self._doubtful:
             self._look_up(name)
@@ -242,6 +246,7 @@ class Claim:
         self.check()
         if self.seconds_left() < self.lease_seconds / 2:
             self.heartbeat()  # so that no step begins with a lease that is about to end (S17)
+        return self._order.enter(name, nested=self.step_name is not None)
 
     def _look_up(self, name: str) -> None:
         # The save of this step was not acknowledged. If it had committed, its value stands (S26).
@@ -266,7 +271,9 @@ class Claim:
         )
         return False
 
-    def _wait(self, name: str, asked: waiting.Asked, marker: Saved | None, timeout_seconds: float | None) -> Any:
+    def _wait(
+        self, name: str, asked: waiting.Asked, marker: Saved | None, timeout_seconds: float | None, place: int
+    ) -> Any:
         now_us = self.database.clock.now_us()
         if marker is not None:
             until_us = json.loads(marker.text)["until_us"]
@@ -275,11 +282,11 @@ class Claim:
         found = waiting.look(self.database.store, asked)
         if not found.is_whole and (until_us is None or now_us < until_us):
             text = json.dumps({"until_us": until_us, "tasks": asked.tasks})
-            row = self._checkpoint_row(Saved(self._next_ordinal, name, waiting.MARKER, text))
+            row = self._checkpoint_row(Saved(self._next_ordinal, name, waiting.MARKER, text, place))
             begun = [row] if marker is None else []
             self._suspend([("record_waits", asked.rows(self.seq)), ("record_checkpoints", begun)], until_us)
         replaced = [] if marker is None else [{"task_seq": self.seq, "ordinal": marker.ordinal}]
-        self._save(name, waiting.KIND, found.text, extra=[("archive_markers", replaced)])
+        self._save(name, waiting.KIND, found.text, place, extra=[("archive_markers", replaced)])
         return self._restore(found.text, waiting.KIND)
 
     def _suspend(self, extra: Sequence[tuple[str, Sequence[Row]]], until_us: int | None) -> NoReturn:
@@ -304,13 +311,13 @@ class Claim:
     def _checkpoint_row(self, saved: Saved) -> Row:
         return self._owner_row() | {
             "ordinal": saved.ordinal, "name": saved.name, "kind": saved.kind, "value": saved.text,
-            "attempt": self.attempt,
+            "attempt": self.attempt, "place": saved.place,
         }
 
     def _save(
-        self, name: str, kind: str, text: str, extra: Sequence[tuple[str, Sequence[Row]]] = ()
+        self, name: str, kind: str, text: str, place: int, extra: Sequence[tuple[str, Sequence[Row]]] = ()
     ) -> None:
-        saved = Saved(self._next_ordinal, name, kind, text)
+        saved = Saved(self._next_ordinal, name, kind, text, place)
         self._next_ordinal += 1  # also if this is not acknowledged: the row may be there all the same
         try:
             at_us = self._write("save_checkpoints", self._checkpoint_row(saved), f"saving step {name!r}", extra)

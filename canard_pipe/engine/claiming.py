@@ -79,8 +79,8 @@ def grab(store: Store, clock: Clock, request: Request) -> list[Grant]:
 def saved_checkpoints(read: Callable[..., Rows], seqs: Sequence[int]) -> dict[int, tuple[Saved, ...]]:
     """Return the saved checkpoints of tasks by their ``seq``, in saved order (S43)."""
     found: dict[int, list[Saved]] = {}
-    for seq, ordinal, name, kind, text in read("saved_checkpoints", seqs=json.dumps(list(seqs))):
-        found.setdefault(seq, []).append(Saved(ordinal, name, kind, text))
+    for seq, ordinal, name, kind, text, place in read("saved_checkpoints", seqs=json.dumps(list(seqs))):
+        found.setdefault(seq, []).append(Saved(ordinal, name, kind, text, place))
     return {seq: tuple(saved) for seq, saved in found.items()}
 
 

@@ -13,6 +13,7 @@ class Saved:
     name: str
     kind: str
     text: str
+    place: int  # in the handler; see step_order.py
 
 
 @dataclass(frozen=True, slots=True)

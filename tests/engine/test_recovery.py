@@ -25,7 +25,8 @@ db = Database(folder / "state.duckdb", root=folder)
 db.spawn_many("job", [1, 2], ids=["t", "u"], max_failures=1)
 claims = db.claim_many(2, lease_seconds=3600)
 if sys.argv[2] == "save":
-    claims[0].step(f"step {claims[0].attempt}", lambda: 1)
+    for number in range(1, claims[0].attempt + 1):
+        claims[0].step(f"step {number}", lambda: 1)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -46,7 +46,8 @@ CREATE TABLE canard_absurd.checkpoints (
     value       VARCHAR   NOT NULL,
     attempt     INTEGER   NOT NULL,            -- the task's attempt that saved it
     saved_at    TIMESTAMP NOT NULL,
-    archived_at TIMESTAMP                      -- set by retry and by invalidation; such a row is history
+    archived_at TIMESTAMP,                     -- set by retry and by invalidation; such a row is history
+    place       INTEGER   NOT NULL             -- which step of its handler, from 0; -1 for one within another
 );
 
 -- One row per claim, written when the attempt ends, in the transaction that ends it.
