@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from canard_pipe.engine.retry_policy import RetryPolicy
     from canard_pipe.errors import (
         BudgetError,
         CanardError,
@@ -70,6 +71,7 @@ _HOMES = {
     "InputFile": "canard_pipe.pipeline.rows",
     "FileCheck": "canard_pipe.pipeline.rows",
     "Escalate": "canard_pipe.execution.resources",
+    "RetryPolicy": "canard_pipe.engine.retry_policy",
 }
 
 # `open` is public too, but not for `import *`: it would hide Python's own.
@@ -78,8 +80,8 @@ __all__ = [
     "CommandTimeout", "ConflictError", "ConnectionClosed", "Escalate", "ExtensionError", "FailureRecordingError",
     "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError", "OutputError",
     "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError", "PublishError", "ReplayError",
-    "RestoreError", "ResultUnavailable", "SampleRow", "SampleSkipped", "SchemaError", "SheetError", "SpawnConflict",
-    "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "ValueEncodeError", "__version__", "work",
+    "RestoreError", "ResultUnavailable", "RetryPolicy", "SampleRow", "SampleSkipped", "SchemaError", "SheetError",
+    "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "ValueEncodeError", "__version__", "work",
 ]  # fmt: skip
 
 

@@ -8,12 +8,13 @@ import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from canard_pipe.engine import arguments
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.retry_policy import RetryPolicy
 from canard_pipe.errors import (
     CanardError,
     FailureRecordingError,
@@ -55,6 +56,9 @@ class Failure:
     cause: dict[str, Any] | None = None
 
 
+Describe = Callable[[BaseException, Claim, float], Failure]
+
+
 def text_of(error: BaseException) -> str:
     """Return the message of an exception, its type's name if it has none or cannot say it."""
     try:
@@ -71,12 +75,26 @@ def describe(error: BaseException, claim: Claim, delay_seconds: float) -> Failur
     return Failure(message, delay_seconds, cause={"kind": "exception", "type": type(error).__name__, "where": where})
 
 
+def by_policy(describe: Describe, retry: RetryPolicy | Mapping[str, RetryPolicy]) -> Describe:
+    """Return ``describe`` with delay and finality by ``retry``: one for all, or one for each name."""
+
+    def decided(error: BaseException, claim: Claim, delay_seconds: float) -> Failure:
+        failure = describe(error, claim, delay_seconds)
+        policy = retry.get(claim.name) if isinstance(retry, Mapping) else retry
+        if policy is None:
+            return failure
+        fatal = failure.fatal or policy.is_fatal(error)
+        return replace(failure, delay_seconds=policy.delay_seconds(claim.failures), fatal=fatal)
+
+    return decided
+
+
 def run(
     claim: Claim,
     handler: Handler,
     failure_delay: float = 0.0,
     *,
-    describe: Callable[[BaseException, Claim, float], Failure] = describe,
+    describe: Describe = describe,
 ) -> Outcome:
     """Run one attempt and record how it ended (F17).
 
@@ -149,7 +167,10 @@ def _record(claim: Claim, error: Exception, failure: Failure) -> Outcome:
 
 
 class Worker:
-    """N slots that take tasks from a database until told to stop. One worker per run."""
+    """N slots that take tasks from a database until told to stop. One worker per run.
+
+    A failed task comes again after ``failure_delay`` seconds, or as ``retry`` says: one policy, or one for each name.
+    """
 
     def __init__(
         self,
@@ -167,7 +188,8 @@ class Worker:
         names: Callable[[], frozenset[str]] | None = None,
         ids: Callable[[], Collection[str] | None] = lambda: None,
         finished: Callable[[], bool] = lambda: False,
-        describe: Callable[[BaseException, Claim, float], Failure] = describe,
+        describe: Describe = describe,
+        retry: RetryPolicy | Mapping[str, RetryPolicy] | None = None,
     ) -> None:
         if not handlers or not all(callable(handler) for handler in handlers.values()):
             raise InputError("handlers must map task names to functions")
@@ -178,7 +200,8 @@ class Worker:
         self._lease_seconds = arguments.seconds("lease_seconds", lease_seconds)
         self._reap_limit = arguments.whole("reap_limit", reap_limit, 0, 2**31 - 1)
         self._failure_delay = arguments.seconds("failure_delay", failure_delay, zero=True)
-        self._on_result, self._describe = on_result, describe
+        self._on_result = on_result
+        self._describe = describe if retry is None else by_policy(describe, retry)
         self._names = names or (lambda: frozenset(self.handlers))
         self._ids, self._finished = ids, finished
         self._stopping = threading.Event()

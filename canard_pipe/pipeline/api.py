@@ -128,6 +128,6 @@ def work(
 
     Ends after ``max_tasks`` attempts, or when nothing was eligible for ``idle_timeout`` seconds: 0 drains what there
     is. Options are those of :class:`canard_pipe.engine.worker.Worker`: ``slots`` (1), ``lease_seconds`` (30),
-    ``queue``, ``poll_seconds``, ``failure_delay``, ``on_result``.
+    ``queue``, ``poll_seconds``, ``failure_delay``, ``retry`` (a RetryPolicy, or one for each name), ``on_result``.
     """
     return worker.work(database, handlers, max_tasks=max_tasks, idle_timeout=idle_timeout, **options)

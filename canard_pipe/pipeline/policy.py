@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.claim import Claim
+from canard_pipe.engine.retry_policy import RetryPolicy
 from canard_pipe.engine.worker import Failure, text_of
 from canard_pipe.errors import (
     BudgetError,
@@ -44,18 +45,14 @@ class FailurePolicy:
     """Describes failures. ``random`` gives numbers from 0 to 1 for the jitter of the back-off."""
 
     def __init__(self, random: Callable[[], float]) -> None:
-        self._random = random
+        self._retry = RetryPolicy(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS, random=random)
 
     def __call__(self, error: BaseException, claim: Claim, _delay: float) -> Failure:
         message = text_of(error)
         if not isinstance(error, CommandError | InputFileError | PublishError | BudgetError | ReplayError):
             message = f"{type(error).__name__}: {message}"
-        return Failure(message, self.delay_seconds(claim.failures), fatal=_is_final(error), cause=cause_of(error))
-
-    def delay_seconds(self, failures: int) -> float:
-        """Return the back-off after ``failures`` earlier ones: doubling, capped, times 0.5 to 1.0."""
-        doublings = min(failures, 30)  # past the cap; a power of many failures is too large for a float
-        return min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS) * (0.5 + 0.5 * self._random())
+        delay_seconds = self._retry.delay_seconds(claim.failures)
+        return Failure(message, delay_seconds, fatal=_is_final(error), cause=cause_of(error))
 
 
 def _is_final(error: BaseException) -> bool:
