@@ -81,7 +81,8 @@ __all__ = [
     "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError", "OutputError",
     "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError", "PublishError", "ReplayError",
     "RestoreError", "ResultUnavailable", "RetryPolicy", "SampleRow", "SampleSkipped", "SchemaError", "SheetError",
-    "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "ValueEncodeError", "__version__", "work",
+    "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "ValueEncodeError", "__version__",
+    "work",
 ]  # fmt: skip
 
 
