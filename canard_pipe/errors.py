@@ -7,6 +7,7 @@
     │   ├── ValueEncodeError             a value cannot be stored; no SQL was sent
     │   ├── PipelineFileError            the pipeline file is wrong
     │   ├── ParameterError               the parameters are wrong: all problems at once
+    │   ├── SettingsError                settings files or variables are wrong: all problems at once
     │   └── SheetError                   the sheet is wrong: all problems at once
     ├── StorageError                     the database did not do what was asked
     │   ├── ConflictError                another transaction won; the statement may be repeated
@@ -101,6 +102,10 @@ class SheetError(_ProblemsError):
 
 class ParameterError(_ProblemsError):
     """The parameters given for the pipeline cannot be used; ``problems`` lists everything that is wrong."""
+
+
+class SettingsError(_ProblemsError):
+    """Settings cannot be used; ``problems`` lists everything that is wrong in files and variables."""
 
 
 class StorageError(CanardError):

@@ -56,6 +56,20 @@ def test_the_readme_names_every_command_and_no_other():
     assert re.findall(r"^\| `(\w+)", table.group(1), re.MULTILINE) == list(COMMANDS)
 
 
+def test_the_page_of_settings_names_every_one_and_its_example_is_right(tmp_path):
+    from canard_pipe.pipeline.settings.files import read_file
+    from canard_pipe.pipeline.settings.keys import KEYS
+
+    page = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `([a-z_.]+)` \|", page, re.MULTILINE) == [key.name for key in KEYS]
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "canard.toml").write_text(example)
+    found = read_file(tmp_path / "canard.toml")
+    assert found is not None
+    assert found.problems == []
+    assert set(found.profiles) == {"cluster", "laptop"}
+
+
 def test_every_sql_block_runs_on_a_new_state(tmp_path):
     from canard_pipe.engine.database import Database
 

@@ -18,7 +18,7 @@ from canard_pipe.cli.session import Session
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a head line.")
 @state_option
 @click.pass_obj
-def sql(session: Session, statement: str, write: bool, as_json: bool, as_csv: bool, state: str) -> int:
+def sql(session: Session, statement: str, write: bool, as_json: bool, as_csv: bool, state: str | None) -> int:
     """Execute one SQL STATEMENT on the state, read-only unless --write; - reads it from standard input.
 
     \b

@@ -33,7 +33,7 @@ FOLLOW_SECONDS = 0.3
 @json_option
 @click.pass_obj
 def status(
-    session: Session, state: str, states: tuple[str, ...], limit: int, pipeline: str | None, as_json: bool
+    session: Session, state: str | None, states: tuple[str, ...], limit: int, pipeline: str | None, as_json: bool
 ) -> int:
     """Show every sample with its state and steps, and counts. Works while a run is going, from any terminal.
 
@@ -66,7 +66,7 @@ def status(
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
-def why(session: Session, sample: str, state: str, as_json: bool) -> int:
+def why(session: Session, sample: str, state: str | None, as_json: bool) -> int:
     """Tell why SAMPLE is in its state: cause, command, exit code or signal, last lines of stderr, folder, history.
 
     SAMPLE is the ID as in the sheet, or the name of a once or cohort function.
@@ -90,7 +90,7 @@ def why(session: Session, sample: str, state: str, as_json: bool) -> int:
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is added, until the sample has come to its end.")
 @state_option
 @click.pass_obj
-def logs(session: Session, sample: str, step: str | None, follow: bool, state: str) -> int:
+def logs(session: Session, sample: str, step: str | None, follow: bool, state: str | None) -> int:
     """Show what the commands of SAMPLE wrote, in their latest tries; only those of STEP where it is given."""
     from canard_pipe.pipeline.access import open_view
     from canard_pipe.report.logs import latest_tries, whole

@@ -24,6 +24,7 @@ COMMANDS = {
     "retry": ("steering", "Run failed or cancelled samples again, and what depends on them"),
     "cancel": ("steering", "Cancel samples and end their commands"),
     "check": ("running", "Check pipeline and sheet; nothing runs"),
+    "config": ("configuring", "Show every setting, its value and where it comes from"),
     "sql": ("asking", "Ask the state in SQL, also while a run is going"),
     "backup": ("steering", "Copy the state to a new file, also while a run is going"),
     "demo": ("demo", "Run the packaged example on made data"),

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from canard_pipe.pipeline.sheet import SheetOptions
 
 state_option = click.option(
-    "--state", "state", metavar="DIR", default=DEFAULT_STATE, show_default=True, help="The folder of the state."
+    "--state", "state", metavar="DIR", help=f"The folder of the state; {DEFAULT_STATE} by default."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per sample.")
+profile_option = click.option("--profile", metavar="NAME", help="The profile of the settings to use.")
 param_option = click.option(
     "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter of the pipeline; may be repeated."
 )

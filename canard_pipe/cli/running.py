@@ -15,6 +15,7 @@ from canard_pipe.cli.options import (
     json_option,
     param_option,
     pipeline_and_sheet,
+    profile_option,
     sheet_from,
     sheet_options,
     state_option,
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
 @click.option("--slots", type=click.IntRange(1, 10_000), help="How many samples may be in work at once.")
 @sheet_options
 @state_option
-@click.option("--work", metavar="DIR", default="work", show_default=True, help="Where commands run.")
-@click.option("--results", metavar="DIR", default="results", show_default=True, help="Where results are published.")
+@click.option("--work", metavar="DIR", help="Where commands run; work by default.")
+@click.option("--results", metavar="DIR", help="Where results are published; results by default.")
+@click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where commands run; local by default.")
+@profile_option
 @click.option("--dry-run", is_flag=True, help="Say what would run; run nothing.")
 @click.option("--rerun-changed", is_flag=True, help="Make samples anew whose input changed after they were done.")
 @click.option("--accept-changed", is_flag=True, help="Keep the results of such samples and say no more about it.")
@@ -50,9 +53,11 @@ def run(
     cpus: float | None,
     memory: str | None,
     slots: int | None,
-    state: str,
-    work: str,
-    results: str,
+    state: str | None,
+    work: str | None,
+    results: str | None,
+    executor: str | None,
+    profile: str | None,
     dry_run: bool,
     rerun_changed: bool,
     accept_changed: bool,
@@ -71,7 +76,19 @@ def run(
     if rerun_changed and accept_changed:
         raise click.UsageError("--rerun-changed and --accept-changed exclude each other.")
     here = Path.cwd()
-    folders = session.use(state)
+    settings = session.settings(
+        {
+            "cpus": cpus,
+            "memory": None if memory is None else parse_memory(memory),
+            "slots": slots,
+            "state": state,
+            "work": work,
+            "results": results,
+            "executor": executor,
+        },
+        profile,
+    )
+    folders = session.place(settings["state"], named=state is not None)
     options = RunOptions(
         pipeline_file=_below(here, pipeline),
         sheet_file=_below(here, sheet),
@@ -80,11 +97,14 @@ def run(
         launch=folders.launch,
         folder=here,
         state=folders.state,
-        work=_below(here, work),
-        results=_below(here, results),
-        cpus=cpus,
-        memory_bytes=None if memory is None else parse_memory(memory),
-        slots=slots,
+        work=_below(here, settings["work"]),
+        results=_below(here, settings["results"]),
+        cpus=settings["cpus"],
+        memory_bytes=settings["memory"],
+        slots=settings["slots"],
+        limits=settings["limits"] or {},
+        executor=settings["executor"],
+        slurm=settings.table("slurm"),
         dry_run=dry_run,
         rerun_changed=rerun_changed,
         accept_changed=accept_changed,

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from canard_pipe.pipeline.settings.resolve import Settings
 
 DEFAULT_STATE = ".canard"
 
@@ -16,29 +21,53 @@ class Session:
 
     state: Path | None = None
 
-    def use(self, state: str) -> Folders:
-        """Take the state folder that was asked for, and find the launch folder that belongs to it.
+    def use(self, state: str | None) -> Folders:
+        """Take the state folder that the command line names, else the one of the settings.
 
-        That is the present folder, or the folder of ``.canard`` where such a state of another folder is named.
+        The launch folder is the present one, or the folder of ``.canard`` where such a state elsewhere is named.
+        Raises SettingsError.
         """
-        here = Path.cwd()
-        self.state = Path(os.path.abspath(state))  # noqa: PTH100 - links are not followed
-        elsewhere = self.state.name == DEFAULT_STATE and self.state.parent != here
-        return Folders(launch=self.state.parent if elsewhere else here, state=self.state)
+        return self.place(self.settings()["state"] if state is None else state, named=state is not None)
+
+    def place(self, state: str, *, named: bool) -> Folders:
+        """Take this state folder; ``named``: the command line names it, not a setting."""
+        self.state = _absolute(state)
+        return Folders(launch=_launch(self.state), state=self.state, named=named)
+
+    def settings(self, given: Mapping[str, Any] | None = None, profile: str | None = None) -> Settings:
+        """Return the settings as they count, with what the command line says in ``given``. Raises SettingsError."""
+        from canard_pipe.pipeline.settings.resolve import resolve
+
+        state = (given or {}).get("state")
+        launch = Path.cwd() if state is None else _launch(_absolute(state))
+        return resolve(launch, os.environ, given=given, profile=profile)
+
+
+def _absolute(path: str) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100 - links are not followed
+
+
+def _launch(state: Path) -> Path:
+    here = Path.cwd()
+    return state.parent if state.name == DEFAULT_STATE and state.parent != here else here
 
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """The launch folder, from which stored paths are told, and the state folder. Absolute."""
+    """The launch folder, from which stored paths are told, and the state folder. Absolute.
+
+    ``named``: the state was named on the command line, so further commands have to name it too.
+    """
 
     launch: Path
     state: Path
+    named: bool = True
 
     @property
     def state_option(self) -> str:
         """Return what has to follow commands typed here so that they find this state; nothing for the usual place."""
         here = Path.cwd()
-        if self.state == here / DEFAULT_STATE:
+        if not self.named or self.state == here / DEFAULT_STATE:
             return ""
         relative = os.path.relpath(self.state, here)
         return f" --state {shlex.quote(str(self.state) if relative.startswith('..') else relative)}"

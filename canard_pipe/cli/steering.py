@@ -30,7 +30,7 @@ BACKUP_SECONDS = 600.0
 @json_option
 @click.pass_obj
 def retry(
-    session: Session, samples: tuple[str, ...], failed: bool, from_step: str | None, state: str, as_json: bool
+    session: Session, samples: tuple[str, ...], failed: bool, from_step: str | None, state: str | None, as_json: bool
 ) -> int:
     """Run each SAMPLE again with its failures forgotten and its saved steps kept, and then what depends on it.
 
@@ -63,7 +63,7 @@ def retry(
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, message.")
 @click.pass_obj
-def cancel(session: Session, samples: tuple[str, ...], every: bool, state: str, as_json: bool) -> int:
+def cancel(session: Session, samples: tuple[str, ...], every: bool, state: str | None, as_json: bool) -> int:
     """Cancel each SAMPLE: its commands are ended, nothing of it is published any more, saved steps are kept.
 
     Exit status: 0 it is done; 2 there is no such sample; 3 the state cannot be reached.
@@ -87,7 +87,7 @@ def cancel(session: Session, samples: tuple[str, ...], every: bool, state: str, 
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, message.")
 @click.pass_obj
-def backup(session: Session, file: str, state: str, as_json: bool) -> int:
+def backup(session: Session, file: str, state: str | None, as_json: bool) -> int:
     """Write the state as it is now to the new FILE, a DuckDB database of its own; work goes on meanwhile.
 
     To go back to it while no run is going: put it in the place of state.duckdb in the state folder, and remove

@@ -17,6 +17,7 @@ from typing import Any
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Skipped
 from canard_pipe.engine.worker import Outcome, Worker, text_of
+from canard_pipe.errors import InputError
 from canard_pipe.execution.channel import end_processes_of_run
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
@@ -93,6 +94,8 @@ def open_state(state: Path, launch: Path, **options: Any) -> Database:
 
 
 def _run(options: RunOptions, shown: Observer, retry: _Retry | None) -> RunReport:
+    if options.executor != "local":
+        raise InputError(f"the executor {options.executor!r} is not there yet: see the README")
     observer = Guarded(shown)
     prepared = prepare(
         options.pipeline_file, options.sheet_file, options.params, folder=options.folder, sheet=options.sheet
@@ -256,7 +259,9 @@ class _Run:
     def _work(self, gate: Gate) -> bool:
         options = self.options
         cpus = options.cpus or machine_cpus()
-        budget = Budget(cpus, options.memory_bytes or machine_memory(), monotonic=self.database.clock.monotonic)
+        budget = Budget(
+            cpus, options.memory_bytes or machine_memory(), options.limits, monotonic=self.database.clock.monotonic
+        )
         ownership = self.database.ownership
         with contextlib.ExitStack() as stack:
             if self.setting.checker is not None:

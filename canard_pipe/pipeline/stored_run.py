@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from canard_pipe.pipeline.sheet import SheetOptions
 class RunOptions:
     """What a run is asked to do. Folders are absolute; ``None`` stands for what the machine has.
 
+    ``limits`` are named amounts that commands share; ``slurm`` holds the settings of that table, checked.
     ``launch``: stored paths below it are relative to it. ``folder``: where relative paths in ``params`` start.
     """
 
@@ -34,13 +36,16 @@ class RunOptions:
     cpus: float | None = None
     memory_bytes: int | None = None
     slots: int | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    executor: str = "local"
+    slurm: Mapping[str, Any] = field(default_factory=dict)
     dry_run: bool = False
     rerun_changed: bool = False
     accept_changed: bool = False
 
 
 _PATHS = ("folder", "work", "results")
-_PLAIN = ("cpus", "memory_bytes", "slots")
+_PLAIN = ("cpus", "memory_bytes", "slots", "limits", "executor", "slurm")
 _OF_SHEET = ("delimiter", "encoding", "columns", "pad", "checksums")
 
 

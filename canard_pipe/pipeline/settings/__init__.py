@@ -1,0 +1,1 @@
+"""Settings: what can be set (keys), where they are written (files), and which of them counts (resolve)."""
