@@ -93,8 +93,12 @@ class Claim:
         with self._inside(name):
             value = fn(*args)
         text = self.database.codec.encode(value, with_files=True)
-        self._save(name, "step", text, place)
+        self._save(name, "step", text, place, code=self.code_of(fn))
         return cast("T", self._restore(text, "step"))
+
+    def code_of(self, fn: Callable[..., Any]) -> str | None:  # noqa: ARG002 - for subclasses
+        """Return what is saved beside a step's value to know the code that made it; for subclasses that know."""
+        return None
 
     def step_saved(self, name: str) -> None:
         """Called after a checkpoint is durable; for subclasses that tell of it."""
@@ -315,12 +319,14 @@ class Claim:
         }
 
     def _save(
-        self, name: str, kind: str, text: str, place: int, extra: Sequence[tuple[str, Sequence[Row]]] = ()
+        self, name: str, kind: str, text: str, place: int, extra: Sequence[tuple[str, Sequence[Row]]] = (), *,
+        code: str | None = None,
     ) -> None:
         saved = Saved(self._next_ordinal, name, kind, text, place)
         self._next_ordinal += 1  # also if this is not acknowledged: the row may be there all the same
         try:
-            at_us = self._write("save_checkpoints", self._checkpoint_row(saved), f"saving step {name!r}", extra)
+            row = self._checkpoint_row(saved) | {"code": code}
+            at_us = self._write("save_checkpoints", row, f"saving step {name!r}", extra)
         except StorageError:
             self._used.discard(name)
             self._doubtful.add(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ class SampleState:
     line: int | None
 
 
-def sample_states(database: Database, pipeline: str) -> list[SampleState]:
+def sample_states(database: planning.Reading, pipeline: str) -> list[SampleState]:
     """Return every row of the plan with its state, in the order of the sheet."""
     return [SampleState(*row) for row in database.query("sample_states", pipeline=pipeline)]
 
@@ -78,8 +79,8 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
         members = [row for row in states if row.function in function.after and row.state != "retired"]
         # The attempt tells one making of a sample from the next, as after a retry from an earlier step.
         outcomes = [[row.key, row.task_id, _outcome(row), row.attempt] for row in members]
-        digest = planning.digest(database, function.name, params_value, outcomes)
-        if before is not None and before.task_id is not None and before.digest == digest and not before.retired:
+        made_from = _digest(database, function.name, params_value, outcomes)
+        if before is not None and before.task_id is not None and before.made_from == made_from and not before.retired:
             continue
         row: dict[str, Any] = {
             "pipeline": pipeline.name,
@@ -91,7 +92,8 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
             "line": None,
             "generation": before.generation if before else 0,
             "task_id": None,
-            "digest": "",
+            "made_from": "",
+            "because": None,
             "after": list(pipeline.prerequisites(function)),
             "allow_missing": function.allow_missing,
             "changed": False,
@@ -103,7 +105,7 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
             generation = row["generation"] + 1
             id = planning.task_id(pipeline, function, function.name, generation)
             given = database.codec.encode({"members": [[r.key, r.task_id, _outcome(r)] for r in members]})
-            row |= {"generation": generation, "task_id": id, "digest": digest}
+            row |= {"generation": generation, "task_id": id, "made_from": made_from}
             spawned = [planning.spawn_row(pipeline, function, id, given, 0)]
             made.append(function.name)
         elif before is not None and before.task_id is None and not before.retired:
@@ -134,6 +136,10 @@ def results(database: Database, given: Mapping[str, Any]) -> CohortResults:
         else:
             done[key] = value
     return CohortResults(done, skipped, missing)
+
+
+def _digest(database: Database, *parts: Any) -> str:
+    return hashlib.sha256(database.codec.encode(list(parts)).encode()).hexdigest()
 
 
 def _outcome(row: SampleState) -> str:

@@ -23,6 +23,7 @@ from canard_pipe.pipeline.observer import Observer
 from canard_pipe.pipeline.params import Params
 from canard_pipe.pipeline.publishing import Publisher
 from canard_pipe.pipeline.rows import SampleRow
+from canard_pipe.pipeline.step_code import StepCode
 
 CHECK_STEP = "check-inputs"
 
@@ -37,6 +38,7 @@ class RunSetting:
     results: Path
     observer: Observer
     environ: Mapping[str, str]
+    code: StepCode
     executor: Executor | None = None
     checker: Checker | None = None
     publisher: Publisher | None = None
@@ -114,6 +116,10 @@ class PipelineContext(CommandContext):
             name,
             lambda: publisher.publish(self, files, self.folder, keep_alive=self._keep_alive, allow_empty=allow_empty),
         )
+
+    def code_of(self, fn: Callable[..., Any]) -> str | None:
+        """Return which function of the pipeline's folder made a step."""
+        return self._setting.code.of(fn)
 
     def step_saved(self, name: str) -> None:
         """Tell the run's observer."""

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.values import Codec
 from canard_pipe.engine.writer import Row
 from canard_pipe.pipeline.definition import Function, Pipeline
+from canard_pipe.pipeline.fingerprint import Fingerprint
 from canard_pipe.pipeline.rows import SampleRow
+
+
+class Reading(Protocol):
+    """What planning needs of a state: its own database, or a look at it from outside."""
+
+    @property
+    def codec(self) -> Codec: ...
+
+    def query(self, name: str, **params: Any) -> list[tuple[Any, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One task that the pipeline and the sheet ask for. ``input`` is encoded; ``digest`` covers what it depends on."""
+    """One task that the pipeline and the sheet ask for. ``input`` is encoded; ``files`` names its input files."""
 
     function: Function
     key: str
@@ -25,7 +35,8 @@ class Wanted:
     position: int
     line: int | None
     input: str
-    digest: str
+    made_from: Fingerprint
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +51,8 @@ class Known:
     line: int | None
     generation: int
     task_id: str | None
-    digest: str
+    made_from: str
+    because: str | None
     changed: bool
     retired: bool
     seq: int | None
@@ -48,46 +60,54 @@ class Known:
     state: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What becomes of one task: ``what`` is new, same, again, changed or retired; ``because`` says what differs."""
+
+    kind: str
+    key: str
+    what: str
+    task_id: str | None = None
+    because: str | None = None
+
+
+_WORDS = {
+    "new": "new",
+    "same": "as before",
+    "again": "run again with their present row and files",
+    "changed": "changed since they were done; kept until --rerun-changed or --accept-changed",
+    "retired": "no longer in the sheet",
+}
+
+
 @dataclass(slots=True)
 class Plan:
-    """What holding the sheet against the last plan has given; keys by what becomes of them."""
+    """What holding the sheet against the last plan has given: a decision per task, and what is to be written."""
 
-    new: list[str] = field(default_factory=list)
-    same: list[str] = field(default_factory=list)
-    again: list[str] = field(default_factory=list)
-    changed: list[str] = field(default_factory=list)
-    retired: list[str] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
     spawn: list[Row] = field(default_factory=list)
     revive: list[Row] = field(default_factory=list)
     cancel: list[str] = field(default_factory=list)
     planned: list[Row] = field(default_factory=list)
 
+    def keys(self, what: str) -> list[str]:
+        """Return the samples of which ``what`` was decided, in the order of the sheet."""
+        return [each.key for each in self.decisions if each.kind == "sample" and each.what == what]
+
+    def counts(self) -> dict[str, int]:
+        """Return how many samples there are by what was decided."""
+        return {what: len(keys) for what in _WORDS if (keys := self.keys(what))}
+
     def lines(self) -> list[str]:
         """Say the plan in words, one line per kind of thing."""
-        said = [
-            (self.new, "new"),
-            (self.same, "as before"),
-            (self.again, "run again with their present row and files"),
-            (self.changed, "changed since they were done; kept until --rerun-changed or --accept-changed"),
-            (self.retired, "no longer in the sheet"),
-        ]
-        return [f"{len(keys)} {words}: {_some(keys)}" for keys, words in said if keys]
+        by_what = {what: self.keys(what) for what in _WORDS}
+        return [f"{len(keys)} {_WORDS[what]}: {_some(keys)}" for what, keys in by_what.items() if keys]
 
 
-def known_rows(database: Database, pipeline: str) -> dict[tuple[str, str], Known]:
+def known_rows(database: Reading, pipeline: str) -> dict[tuple[str, str], Known]:
     """Return the rows of the last plan by kind and key."""
     rows = [Known(*row) for row in database.query("planned_rows", pipeline=pipeline)]
     return {(row.kind, row.key): row for row in rows}
-
-
-def digest(database: Database, *parts: Any, files: Iterable[Path] = ()) -> str:
-    """Return the SHA-256 of values together with size and time of files (of a folder only that it is there)."""
-    signatures = []
-    for file in files:
-        found = file.stat()
-        signatures.append([found.st_size, found.st_mtime_ns] if file.is_file() else [])
-    text = database.codec.encode([list(parts), signatures])
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def row_value(row: SampleRow) -> dict[str, Any]:
@@ -117,8 +137,8 @@ def make_plan(
     for before in known.values():
         if (before.kind, before.key) in live or (before.kind == "cohort" and before.name in pipeline.functions):
             continue
-        if not before.retired and before.kind == "sample":
-            plan.retired.append(before.key)
+        if not before.retired:
+            plan.decisions.append(Decision(before.kind, before.key, "retired", before.task_id))
         if before.task_id is not None and before.state in ("ready", "suspended"):
             plan.cancel.append(before.task_id)
         plan.planned.append(_known_row(pipeline, before, run_id) | {"retired": True})
@@ -128,7 +148,7 @@ def make_plan(
 def _decide(
     plan: Plan, pipeline: Pipeline, want: Wanted, before: Known | None, run_id: str, rerun: bool, accept: bool
 ) -> None:
-    row = {
+    row: Row = {
         "pipeline": pipeline.name,
         "kind": want.function.kind,
         "name": want.function.name,
@@ -136,42 +156,53 @@ def _decide(
         "folder": want.folder,
         "position": want.position,
         "line": want.line,
-        "digest": want.digest,
+        "made_from": want.made_from.text,
+        "because": None,
         "after": list(pipeline.prerequisites(want.function)),
         "allow_missing": want.function.allow_missing,
         "changed": False,
         "retired": False,
         "run_id": run_id,
     }
-    of_sample = want.function.kind == "sample"
+    because = None
     if before is None or before.task_id is None or before.state is None:
         generation = 1 if before is None else before.generation + 1
         _spawn(plan, pipeline, want, row, generation)
-        said = plan.new
-    elif before.digest == want.digest and (before.state == "completed" or before.name == want.function.name):
+        what = "new"
+    elif before.made_from == want.made_from.text and (
+        before.state == "completed" or before.name == want.function.name
+    ):
         if before.retired and before.state == "cancelled":
             plan.revive.append({"seq": before.seq, "version": before.version, "input": want.input})
         row |= {"generation": before.generation, "task_id": before.task_id}
-        said = plan.same
-    elif before.state != "completed":
-        # Not done yet: it simply takes its present row, files and function. A generation of its own, so that nothing
-        # saved, and no command that has ended, of the old ones counts.
-        if before.state in ("ready", "suspended"):
-            plan.cancel.append(before.task_id)
-        _spawn(plan, pipeline, want, row, before.generation + 1)
-        said = plan.again
-    elif rerun or not of_sample:
-        _spawn(plan, pipeline, want, row, before.generation + 1)
-        said = plan.again
+        what = "same"
     else:
-        row |= {"generation": before.generation, "task_id": before.task_id}
-        said = plan.same
-        if not accept:
-            row |= {"digest": before.digest, "changed": True}
-            said = plan.changed
+        because = _what_changed(want, before)
+        if before.state != "completed":
+            # Not done yet: it simply takes its present row, files and function. A generation of its own, so that
+            # nothing saved, and no command that has ended, of the old ones counts.
+            if before.state in ("ready", "suspended"):
+                plan.cancel.append(before.task_id)
+            _spawn(plan, pipeline, want, row, before.generation + 1)
+            what = "again"
+        elif rerun or want.function.kind != "sample":
+            _spawn(plan, pipeline, want, row, before.generation + 1)
+            what = "again"
+        else:
+            row |= {"generation": before.generation, "task_id": before.task_id}
+            what = "same"
+            if not accept:
+                row |= {"made_from": before.made_from, "because": because, "changed": True}
+                what = "changed"
     plan.planned.append(row)
-    if of_sample:
-        said.append(want.key)
+    plan.decisions.append(Decision(want.function.kind, want.key, what, row["task_id"], because))
+
+
+def _what_changed(want: Wanted, before: Known) -> str | None:
+    said = want.made_from.changes_since(before.made_from, want.files)
+    if before.name != want.function.name:
+        said.append(f"function {want.function.name}, before {before.name}")
+    return "; ".join(said) or None
 
 
 def _spawn(plan: Plan, pipeline: Pipeline, want: Wanted, row: Row, generation: int) -> None:
@@ -238,14 +269,17 @@ def unchanged(plan: Plan, known: dict[tuple[str, str], Known]) -> bool:
     for row in plan.planned:
         before = known.get((row["kind"], row["key"]))
         if before is None or (
-            before.digest,
+            before.made_from,
+            before.because,
             before.changed,
             before.retired,
             before.position,
             before.folder,
             before.line,
             before.name,
-        ) != (row["digest"], row["changed"], row["retired"], row["position"], row["folder"], row["line"], row["name"]):
+        ) != tuple(
+            row[name] for name in ("made_from", "because", "changed", "retired", "position", "folder", "line", "name")
+        ):
             return False
     return True
 
@@ -261,7 +295,8 @@ def _known_row(pipeline: Pipeline, before: Known, run_id: str) -> Row:
         "line": before.line,
         "generation": before.generation,
         "task_id": before.task_id,
-        "digest": before.digest,
+        "made_from": before.made_from,
+        "because": before.because,
         "after": [],
         "allow_missing": False,
         "changed": before.changed,

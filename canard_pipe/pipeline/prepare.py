@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from canard_pipe.engine.database import Database
 from canard_pipe.errors import InputError, ParameterError, PipelineFileError, Problem, SheetError
-from canard_pipe.pipeline import planning
+from canard_pipe.pipeline import fingerprint, planning
+from canard_pipe.pipeline.fingerprint import Fingerprint
 from canard_pipe.pipeline.loading import LoadedPipeline, load_pipeline
 from canard_pipe.pipeline.params import Params, parse_params
 from canard_pipe.pipeline.rows import SampleRow
@@ -69,24 +69,25 @@ def prepare(
     return Prepared(loaded, values, found)
 
 
-def wanted_tasks(database: Database, prepared: Prepared, known_folders: Mapping[str, str]) -> list[planning.Wanted]:
+def wanted_tasks(
+    reading: planning.Reading, prepared: Prepared, known_folders: Mapping[str, str]
+) -> list[planning.Wanted]:
     """Return the once and sample tasks that pipeline, parameters and sheet ask for.
 
     ``known_folders``: the folders that samples were given by earlier plans; they keep them.
     """
-    pipeline, values = prepared.loaded.pipeline, param_values(prepared.params)
-    files = list(_files_in(values))
+    pipeline, codec = prepared.loaded.pipeline, reading.codec
+    params = fingerprint.of_params(param_values(prepared.params), codec.root)
+    shared = Fingerprint((), params, ())
     wanted = [
         planning.Wanted(
-            once, once.name, planning.shared_folder(pipeline, "once", once.name), 0, None, database.codec.encode({}),
-            planning.digest(database, once.name, values, files=files),
+            once, once.name, planning.shared_folder(pipeline, "once", once.name), 0, None, codec.encode({}), shared
         )
         for once in pipeline.of_kind("once")
-    ]  # fmt: skip
+    ]
     function = pipeline.sample_function
     if function is None:
         return wanted
-    shared = planning.digest(database, values, files=files)
     folders = assign_folders([sample.key for sample in prepared.sheet.samples], known_folders)
     for position, sample in enumerate(prepared.sheet.samples, start=1):
         rows = [planning.row_value(row) for row in sample.rows]
@@ -98,28 +99,16 @@ def wanted_tasks(database: Database, prepared: Prepared, known_folders: Mapping[
             "lines": list(sample.lines),
             "folder": folders[sample.key],
         }
+        made_from = Fingerprint(
+            fingerprint.of_rows(rows, codec.root), params, tuple(fingerprint.signature(path) for path in read)
+        )
         wanted.append(
             planning.Wanted(
-                function,
-                sample.key,
-                folders[sample.key],
-                position,
-                sample.lines[0],
-                database.codec.encode(given),
-                planning.digest(database, rows, shared, files=read),
+                function, sample.key, folders[sample.key], position, sample.lines[0], codec.encode(given), made_from,
+                tuple(path.name for path in read),
             )
         )
     return wanted
-
-
-def _files_in(value: Any) -> Iterator[Path]:
-    if isinstance(value, Path):
-        yield value
-    elif isinstance(value, dict):
-        yield from _files_in(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _files_in(item)
 
 
 def param_values(params: Params) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import random
 import secrets
@@ -15,39 +14,29 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.database import Database
-from canard_pipe.engine.values import Skipped
+from canard_pipe.engine.values import Codec, Skipped
 from canard_pipe.engine.worker import Outcome, Worker, text_of
 from canard_pipe.errors import InputError
 from canard_pipe.execution.channel import end_processes_of_run
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
-from canard_pipe.pipeline import cohorts, maintenance, planning, retrying, snapshot
+from canard_pipe.pipeline import cohorts, maintenance, outlook, planning, retrying, snapshot
+from canard_pipe.pipeline.access import open_view
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.context import RunSetting, context_factory, handlers
 from canard_pipe.pipeline.gate import Gate
 from canard_pipe.pipeline.observer import Guarded, Observer
 from canard_pipe.pipeline.policy import FailurePolicy
-from canard_pipe.pipeline.prepare import Prepared, param_values, prepare, wanted_tasks
+from canard_pipe.pipeline.prepare import Prepared, param_values, prepare
 from canard_pipe.pipeline.publishing import Publisher
+from canard_pipe.pipeline.run_report import GOOD_ENDS, RunReport, report_of, report_of_plan
 from canard_pipe.pipeline.sheet import SheetOptions
+from canard_pipe.pipeline.step_code import StepCode
 from canard_pipe.pipeline.stored_run import RunOptions, run_row, stored_options
 
 LEASE_SECONDS = 30.0
 LEAST_SLOTS = 32
 POLL_SECONDS = 0.5  # a slot that comes free looks at once
-GOOD_ENDS = ("done", "skipped")
-
-
-@dataclass(frozen=True, slots=True)
-class RunReport:
-    """How a run ended. ``exit_status`` is 0, 1 or 130; ``counts`` are of samples by state; ``samples`` have one
-    object per row of the plan, with its ID as typed under ``sample``."""
-
-    exit_status: int
-    counts: dict[str, int]
-    samples: list[dict[str, Any]]
-    results: Path
-    interrupted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,17 +92,34 @@ def _run(options: RunOptions, shown: Observer, retry: _Retry | None) -> RunRepor
     for note in prepared.notes():
         observer.note(note)
     setting = RunSetting(
-        prepared.loaded.pipeline, prepared.params, options.work, options.results, observer, dict(os.environ)
+        prepared.loaded.pipeline, prepared.params, options.work, options.results, observer, dict(os.environ),
+        StepCode(prepared.loaded.file.parent),
     )
     types = prepared.loaded.pipeline.types
-    if options.dry_run and not (options.state / "state.duckdb").exists():
-        with Database(None, root=options.launch, types=types) as database:
-            return _Run(options, prepared, observer, setting, database, retry).dry()
+    if options.dry_run:
+        return _dry_run(options, prepared, observer)
     with open_state(
         options.state, options.launch, claim_type=context_factory(setting), types=types
     ) as database:
-        run = _Run(options, prepared, observer, setting, database, retry)
-        return run.dry() if options.dry_run else run.go()
+        return _Run(options, prepared, observer, setting, database, retry).go()
+
+
+def _dry_run(options: RunOptions, prepared: Prepared, observer: Observer) -> RunReport:
+    """Say what would run; change nothing, also beside a living run."""
+    types = prepared.loaded.pipeline.types
+    with contextlib.ExitStack() as stack:
+        reading: planning.Reading
+        if (options.state / "state.duckdb").exists():
+            view = stack.enter_context(open_view(options.state, options.launch))
+            reading = outlook.FromOutside(view, Codec(options.launch, types))
+        else:
+            reading = stack.enter_context(Database(None, root=options.launch, types=types))
+        ahead = outlook.look_ahead(reading, prepared, options, run_id="dry run")
+        for note in ahead.notes:
+            observer.note(note)
+        observer.planned([*ahead.plan.lines(), *outlook.details(reading, prepared, ahead)] or ["nothing to do"])
+        states = cohorts.sample_states(reading, prepared.loaded.pipeline.name)
+        return report_of_plan(ahead.plan, states, options.results)
 
 
 @contextlib.contextmanager
@@ -150,12 +156,6 @@ class _Run:
     def pipeline_name(self) -> str:
         return self.prepared.loaded.pipeline.name
 
-    def dry(self) -> RunReport:
-        """Say what would run; change nothing."""
-        plan, _ = self._plan()
-        self.observer.planned(plan.lines() or ["nothing to do"])
-        return self._report(interrupted=False)
-
     def go(self) -> RunReport:
         """Plan, run and report."""
         if self.database.interrupted:
@@ -170,7 +170,10 @@ class _Run:
             self.observer.note(f"{settled.target}: {settled.detail}")
         publisher.sweep(self.database)
         asked = self._asked(self.retry) if self.retry else None
-        plan, known = self._plan()
+        ahead = outlook.look_ahead(self.database, self.prepared, self.options, self.run_id)
+        plan, known = ahead.plan, ahead.known
+        for note in ahead.notes:
+            self.observer.note(note)
         if not planning.unchanged(plan, known):
             planning.apply_plan(self.database, plan)
         only = None if self.retry is None or asked is None else self._retry(self.retry, asked)
@@ -179,7 +182,7 @@ class _Run:
         )
         gate = Gate(self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, only)
         self.observer.planned(plan.lines())
-        self._say_what_changed_elsewhere(publisher, plan)
+        self._say_which_results_are_gone(publisher)
         if gate.finished():
             report = self._report(interrupted=False)
             self.observer.note(_nothing_to_do(report))
@@ -190,14 +193,7 @@ class _Run:
         self.database.write("end_run", [{"run_id": self.run_id, "exit_status": report.exit_status}])
         return report
 
-    def _say_what_changed_elsewhere(self, publisher: Publisher, plan: planning.Plan) -> None:
-        """Name what this run sees and does not act on: another pipeline file, results that are gone."""
-        last = self.database.query("latest_run_of", pipeline=self.pipeline_name)
-        if last and last[0][0] != self.prepared.loaded.digest and (plan.same or plan.changed):
-            self.observer.note(
-                "the pipeline file has changed since the last run: steps that are saved stay as they are; "
-                "retry SAMPLE --from STEP makes them anew"
-            )
+    def _say_which_results_are_gone(self, publisher: Publisher) -> None:
         for deviation in publisher.verify(self.database):
             where = self.options.results / deviation.target
             _, sample, _ = planning.parts_of_id(deviation.task_id or "")
@@ -208,29 +204,6 @@ class _Run:
         executor = self.setting.executor
         running = executor.running() if executor is not None else ()
         return any(command.folder is not None and path.is_relative_to(command.folder) for command in running)
-
-    def _plan(self) -> tuple[planning.Plan, dict[tuple[str, str], planning.Known]]:
-        known = planning.known_rows(self.database, self.pipeline_name)
-        for place, row in known.items():
-            if row.kind == "once" and row.state == "completed" and not self._is_whole(row):
-                self.observer.note(f"files that {row.name} has made are gone: it is made anew")
-                known[place] = dataclasses.replace(row, digest="")
-        before = {key: row.folder for (kind, key), row in known.items() if kind == "sample"}
-        wanted = wanted_tasks(self.database, self.prepared, before)
-        plan = planning.make_plan(
-            self.prepared.loaded.pipeline,
-            wanted,
-            known,
-            run_id=self.run_id,
-            rerun_changed=self.options.rerun_changed,
-            accept_changed=self.options.accept_changed,
-        )
-        return plan, known
-
-    def _is_whole(self, row: planning.Known) -> bool:
-        """Tell whether the files that a once function returned are still there: samples to come would miss them."""
-        found = self.database.query("task_result", id=row.task_id)
-        return not found or all(file.unchanged() for file in self.database.codec.files(found[0][1] or "null"))
 
     def _asked(self, retry: _Retry) -> list[str]:
         """Return the keys that a retry is about: those named, or every failed one."""
@@ -347,28 +320,7 @@ class _Run:
 
     def _report(self, *, interrupted: bool) -> RunReport:
         states = cohorts.sample_states(self.database, self.pipeline_name)
-        live = [row for row in states if row.state != "retired"]
-        done = all(row.state in GOOD_ENDS for row in live)
-        return RunReport(
-            exit_status=130 if interrupted else 0 if done else 1,
-            counts=dict(Counter(row.state for row in states if row.kind == "sample")),
-            samples=[
-                {
-                    "sample": row.key,
-                    "kind": row.kind,
-                    "state": row.state,
-                    "error": row.error,
-                    "skipped_because": row.skipped_because,
-                    "blocked_by": row.blocked_by,
-                    "attempt": row.attempt,
-                    "failures": row.failures,
-                    "line": row.line,
-                }
-                for row in states
-            ],
-            results=self.options.results,
-            interrupted=interrupted,
-        )
+        return report_of(states, self.options.results, interrupted=interrupted)
 
 
 __all__ = ["RunOptions", "RunReport", "check_pipeline", "retry_stored", "run_pipeline"]

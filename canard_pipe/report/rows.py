@@ -42,6 +42,7 @@ class PlanRow:
     line: int | None = None
     available_us: int | None = None
     updated_us: int | None = None
+    changed_because: str | None = None
     steps: tuple[str, ...] = ()
     now: str | None = None
     now_state: str | None = None
@@ -69,6 +70,7 @@ class PlanRow:
             "error": self.error,
             "skipped_because": self.skipped_because,
             "blocked_by": self.blocked_by,
+            "changed_because": self.changed_because,
             "steps": list(self.steps),
             "now": self.now,
             "line": self.line,

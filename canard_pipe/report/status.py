@@ -92,7 +92,7 @@ def remark(row: PlanRow) -> str:
     if row.state == "skipped":
         return first_line(row.skipped_because, MOST_REMARK)
     if row.state == "changed":
-        return "its input changed after it was done"
+        return f"changed after it was done: {first_line(row.changed_because, MOST_REMARK) or 'its input'}"
     if row.failures and row.state in ("waiting", "running"):
         return f"failed {counted(row.failures, 'time')} of {row.max_failures}: {first_line(row.error, MOST_REMARK)}"
     return ""

@@ -193,6 +193,8 @@ def _because(row: PlanRow) -> str:
         return f" by {first_line(row.blocked_by)}"
     if row.state == "skipped":
         return f": {first_line(row.skipped_because)}"
+    if row.state == "changed" and row.changed_because:
+        return f": {first_line(row.changed_because)}"
     if row.failures and row.state in ("done", "changed", "retired", "cancelled"):
         return f" after {counted(row.failures, 'failure')}"
     if row.failures:

@@ -31,7 +31,7 @@ def count(db, table: str, seq: int) -> int:
 def plan(db, id: str) -> None:
     db.store.sql(
         "INSERT INTO canard_absurd.planned VALUES "
-        f"('p', 'sample', 'f', '{id}', '{id}', 1, 1, 1, '{id}', 'd', [], false, false, false, 'r')"
+        f"('p', 'sample', 'f', '{id}', '{id}', 1, 1, 1, '{id}', 'd', NULL, [], false, false, false, 'r')"
     )
 
 

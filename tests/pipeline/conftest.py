@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from canard_pipe.pipeline import run
+from canard_pipe.pipeline.access import open_view
 from canard_pipe.pipeline.observer import Silent
 from canard_pipe.pipeline.run import RunReport
 from canard_pipe.pipeline.stored_run import RunOptions
+from canard_pipe.report import why
 
 HEADER = """
 from pathlib import Path
@@ -99,6 +101,11 @@ class Project:
     def retry(self, *keys: str, failed: bool = False, from_step: str | None = None) -> RunReport:
         self.observer = Recorder()
         return run.retry_stored(self.folder / ".canard", self.folder, keys, failed, from_step, self.observer)
+
+    def why(self, key: str) -> str:
+        """What `canard-pipe why` prints of a sample."""
+        with open_view(self.folder / ".canard", self.folder) as view:
+            return "\n".join(why.why_lines(why.explain(view, key), now_us=0))
 
     def states(self, report: RunReport) -> dict[str, str]:
         return {row["sample"]: row["state"] for row in report.samples}

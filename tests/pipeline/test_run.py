@@ -152,6 +152,7 @@ def test_a_changed_row_of_a_done_sample_is_kept_marked_and_gives_exit_status_1(p
     report = project.run()
     assert report.exit_status == 1
     assert project.states(report) == {"A": "changed", "B": "done", "together": "blocked"}
+    assert "A is changed: column text" in project.why("A")
     assert (project.results / "A" / "out.txt").read_text() == "x\n"
 
 
@@ -321,7 +322,7 @@ def test_a_wrong_pipeline_file_is_told_with_its_line(project, text, line, messag
 def test_a_dry_run_says_what_would_run_and_leaves_no_trace(project):
     project.write(PLAIN, "sample\nA\nB\n")
     project.run(dry_run=True)
-    assert project.observer.plans == [["2 new: A, B"]]
+    assert project.observer.plans == [["2 new: A, B", "A: new, every step", "B: new, every step"]]
     assert not (project.folder / ".canard").exists()
     assert project.counted() == []
 

@@ -43,11 +43,12 @@ class MadeState:
         """Add a row to the plan, with its task; return the id of the task."""
         self.position += 1
         id = f"{PIPELINE}/{kind}/{key}/1"
+        reason = quoted("column text") if changed else "NULL"
         after_list = "[" + ", ".join(quoted(each) for each in after) + "]::VARCHAR[]"
         self.sql(
             f"INSERT INTO canard_absurd.planned VALUES ({quoted(PIPELINE)}, {quoted(kind)}, {quoted(name)}, "
             f"{quoted(key)}, {quoted(key)}, {self.position}, {self.position + 1}, 1, {quoted(id) if task else 'NULL'}, "
-            f"'d', {after_list}, false, {changed}, {retired}, 'run-1')"
+            f"'d', {reason}, {after_list}, false, {changed}, {retired}, 'run-1')"
         )
         if task:
             self.database.spawn(name, {"key": key}, id=id, max_failures=max_failures, priority=priority)

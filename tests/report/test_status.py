@@ -100,7 +100,7 @@ def test_another_pipeline_of_the_same_state_is_asked_for_by_name(made):
 def test_ten_thousand_samples_are_counted_and_a_few_are_shown(made):
     made.sql(
         "INSERT INTO canard_absurd.planned SELECT 'germline', 'sample', 'call', 'S' || i, 'S' || i, i, i, 1, "
-        "'germline/sample/S' || i || '/1', 'd', [], false, false, false, 'run-1' FROM range(10000) r(i)"
+        "'germline/sample/S' || i || '/1', 'd', NULL, [], false, false, false, 'run-1' FROM range(10000) r(i)"
     )
     made.database.spawn_many("call", [None] * 10_000, ids=[f"germline/sample/S{number}/1" for number in range(10_000)])
     status = status_of(made, limit=40)

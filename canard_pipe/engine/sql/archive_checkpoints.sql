@@ -14,6 +14,6 @@ WHERE j.task_seq = b.task_seq AND j.archived_at IS NULL
       SELECT c.name FROM canard_absurd.checkpoints c WHERE c.task_seq = b.task_seq AND c.archived_at IS NULL);
 
 INSERT INTO canard_absurd.checkpoints
-SELECT task_seq, 0, arg_min(step, ordinal), 'archive', 'null', 0, make_timestamp($now_us), make_timestamp($now_us), -1
+SELECT task_seq, 0, arg_min(step, ordinal), 'archive', 'null', 0, make_timestamp($now_us), make_timestamp($now_us), -1, NULL
 FROM (SELECT unnest(from_json($rows::JSON, '[{"task_seq":"BIGINT","ordinal":"INTEGER","step":"VARCHAR"}]'), recursive := true))
 GROUP BY task_seq;

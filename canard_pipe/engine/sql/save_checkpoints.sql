@@ -6,5 +6,5 @@ FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","token":"VARCHAR","
 WHERE t.seq = b.seq AND t.token = b.token AND t.state = 'running' AND t.deadline > make_timestamp($now_us);
 
 INSERT INTO canard_absurd.checkpoints
-SELECT seq, ordinal, name, kind, value, attempt, make_timestamp($now_us), NULL, place
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","ordinal":"INTEGER","name":"VARCHAR","kind":"VARCHAR","value":"VARCHAR","attempt":"INTEGER","place":"INTEGER"}]'), recursive := true));
+SELECT seq, ordinal, name, kind, value, attempt, make_timestamp($now_us), NULL, place, code
+FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","ordinal":"INTEGER","name":"VARCHAR","kind":"VARCHAR","value":"VARCHAR","attempt":"INTEGER","place":"INTEGER","code":"VARCHAR"}]'), recursive := true));

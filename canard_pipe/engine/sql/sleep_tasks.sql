@@ -6,5 +6,5 @@ FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","token":"VARCHAR","
 WHERE t.seq = b.seq AND t.token = b.token AND t.state = 'running' AND t.deadline > make_timestamp($now_us);
 
 INSERT INTO canard_absurd.checkpoints
-SELECT seq, ordinal, name, 'sleep', 'null', attempt, make_timestamp($now_us), NULL, place
+SELECT seq, ordinal, name, 'sleep', 'null', attempt, make_timestamp($now_us), NULL, place, NULL
 FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","ordinal":"INTEGER","name":"VARCHAR","attempt":"INTEGER","place":"INTEGER"}]'), recursive := true));

@@ -19,5 +19,5 @@ WHERE c.task_seq = b.seq AND c.archived_at IS NULL
       WHERE f.task_seq = b.seq AND f.name = b.from_step AND f.archived_at IS NULL);
 
 INSERT INTO canard_absurd.checkpoints
-SELECT seq, 0, from_step, 'archive', 'null', 0, make_timestamp($now_us), make_timestamp($now_us), -1
+SELECT seq, 0, from_step, 'archive', 'null', 0, make_timestamp($now_us), make_timestamp($now_us), -1, NULL
 FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","from_step":"VARCHAR"}]'), recursive := true));

@@ -1,6 +1,6 @@
 -- Rows of the plan: in the order of the sheet, or those that need somebody first. states and keys NULL: all.
 SELECT kind, function, sample, state, attempt, failures, max_failures, error, skipped_because, blocked_by, folder, generation,
-       task_id, task_seq, line, epoch_us(available_at), epoch_us(updated_at)
+       task_id, task_seq, line, epoch_us(available_at), epoch_us(updated_at), changed_because
 FROM canard_absurd.samples
 WHERE pipeline = $pipeline
   AND ($states::VARCHAR IS NULL OR state IN (SELECT unnest(from_json($states::JSON, '["VARCHAR"]'))))

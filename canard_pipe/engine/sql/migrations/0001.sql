@@ -47,7 +47,8 @@ CREATE TABLE canard_absurd.checkpoints (
     attempt     INTEGER   NOT NULL,            -- the task's attempt that saved it
     saved_at    TIMESTAMP NOT NULL,
     archived_at TIMESTAMP,                     -- set by retry and by invalidation; such a row is history
-    place       INTEGER   NOT NULL             -- which step of its handler, from 0; -1 for one within another
+    place       INTEGER   NOT NULL,            -- which step of its handler, from 0; -1 for one within another
+    code        VARCHAR                        -- the function that made it: file, qualified name, digest of its text
 );
 
 -- One row per claim, written when the attempt ends, in the transaction that ends it.
@@ -160,7 +161,8 @@ CREATE TABLE canard_absurd.planned (
     line          INTEGER,                     -- first line in the sheet
     generation    INTEGER NOT NULL,
     task_id       VARCHAR,                     -- NULL until its prerequisites are there
-    digest        VARCHAR NOT NULL,            -- of rows, parameters and input files
+    made_from     VARCHAR NOT NULL,            -- JSON: digests of its rows and parameters, size and time of its input files
+    because       VARCHAR,                     -- what has changed, of a row that is marked changed
     after         VARCHAR[] NOT NULL,          -- names of the functions it needs
     allow_missing BOOLEAN NOT NULL,
     changed       BOOLEAN NOT NULL,
@@ -199,7 +201,8 @@ SELECT h.pipeline, h.kind, h.name AS function, h.key AS sample,
             WHEN b.blocked_by IS NOT NULL THEN 'blocked'
             WHEN h.task_state = 'suspended' THEN 'queued'
             ELSE 'waiting' END AS state,
-       h.attempt, h.failures, h.max_failures, h.error, h.skipped_because, b.blocked_by, h.folder, h.generation, h.task_id,
+       h.attempt, h.failures, h.max_failures, h.error, h.skipped_because, b.blocked_by,
+       CASE WHEN h.changed THEN h.because END AS changed_because, h.folder, h.generation, h.task_id,
        h.seq AS task_seq, h.position, h.line, h.changed, h.available_at, h.updated_at
 FROM held h LEFT JOIN blocked b ON b.pipeline = h.pipeline AND b.kind = h.kind AND b.key = h.key;
 
