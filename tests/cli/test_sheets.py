@@ -1,0 +1,105 @@
+"""Sheets as a new user meets them: names that must survive, and planted errors that must all be told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli.pipelines import canard
+
+NAMES = ["007", "1e5", "1.10", "TRUE", "NA", "nan", "a b", "a.b", "a-b", "ä", "x" * 200, "=1+1"]
+
+ECHO = """
+from __future__ import annotations
+from canard_pipe import Pipeline, SampleRow
+
+class Row(SampleRow):
+    sample: str
+
+pipeline = Pipeline("echo", rows=Row, key="sample")
+
+@pipeline.sample
+def echo(sample, ctx):
+    out = ctx.step("echo", lambda: ctx.process(["printf", "%s", sample.key]) / "stdout.log")
+    return ctx.publish({"name.txt": out})
+"""
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_nasty_names_survive_from_the_sheet_to_everything(tmp_path, delimiter):
+    """SHEETS test matrix, BUGS 19: in SQL, folders, JSON, `why` and what a tool is given."""
+    (tmp_path / "echo.py").write_text(ECHO)
+    sheet = tmp_path / ("s.csv" if delimiter == "," else "s.tsv")
+    sheet.write_text(f"sample{delimiter}note\n" + "".join(f"{name}{delimiter}n\n" for name in NAMES))
+    ran = canard(tmp_path, "run", "echo.py", sheet.name, "--json")
+    assert ran.returncode == 0, ran.stderr
+    assert [row["sample"] for row in json.loads(ran.stdout)] == NAMES
+    asked = canard(tmp_path, "sql", "--json", "SELECT sample, folder FROM canard_absurd.samples ORDER BY position")
+    folders = {row["sample"]: row["folder"] for row in json.loads(asked.stdout)}
+    assert list(folders) == NAMES
+    for name, folder in folders.items():
+        assert (tmp_path / "results" / folder / "name.txt").read_text() == name
+    assert len({folder.casefold() for folder in folders.values()}) == len(NAMES)
+    for name in ("007", "1e5", "=1+1", "a b", "ä"):
+        why = json.loads(canard(tmp_path, "why", "--json", "--", name).stdout)
+        assert (why["sample"], why["state"]) == (name, "done")
+
+
+STRICT = """
+from __future__ import annotations
+from canard_pipe import InputFile, Pipeline, SampleRow
+
+class Row(SampleRow):
+    sample: str
+    fastq_1: InputFile
+    depth: int = 1
+
+pipeline = Pipeline("strict", rows=Row, key="sample")
+
+@pipeline.sample
+def one(sample, ctx):
+    (sample.rows[0].fastq_1.parent / "it-ran").touch()
+"""
+PLANTED = {  # each sheet with its errors: line, column and a word of the rule
+    "names.csv": (
+        "sample,fastq_1\nA,a.fq\n.hidden,b.fq\nA,a.fq\n",
+        [(3, "sample", "dot"), (4, None, "line 2")],
+    ),
+    "cells.csv": (
+        "sample,fastq_1,depth\nA,a.fq,3\nB,b.fq,many\nC,c.fq,1,1\nD\n",
+        [(3, "depth", "must be a whole number"), (4, None, "cells"), (5, None, "cell")],
+    ),
+    "files.csv": ("sample,fastq_1\nA,missing.fq\nB,empty.fq\nC,folder\n", [
+        (2, "fastq_1", "no such file"), (3, "fastq_1", "empty"), (4, "fastq_1", "folder")]),
+    "header.csv": ("sampel,fastq_1\nA,a.fq\n", [(1, None, "sample")]),
+    "quotes.csv": ('sample,fastq_1\n"A,a.fq\nB,b.fq\n', [(2, None, "quote")]),
+}  # fmt: skip
+
+
+def test_five_sheets_with_planted_errors_are_told_whole_and_nothing_runs(tmp_path):
+    """BUGS 24, 65: file, line, column, rule and way out of every error of every sheet."""
+    (tmp_path / "strict.py").write_text(STRICT)
+    for name in ("a.fq", "b.fq", "c.fq"):
+        (tmp_path / name).write_text("@r\nA\n+\nI\n")
+    (tmp_path / "empty.fq").touch()
+    (tmp_path / "folder").mkdir()
+    told = 0
+    for name, (text, planted) in PLANTED.items():
+        (tmp_path / name).write_text(text)
+        checked = canard(tmp_path, "check", "strict.py", name, "--json")
+        problems = json.loads(checked.stdout)["problems"]
+        for line, column, word in planted:
+            found = [each for each in problems if each["line"] == line and column in (None, each["column"])]
+            said = [each["message"] for each in found if each["hint"] or "must be" in each["message"]]
+            assert any(word in message for message in said), (name, line, problems)
+            assert all(each["file"].endswith(name) for each in found)
+            told += 1
+        assert len(problems) == len(planted), (name, problems)
+        ran = canard(tmp_path, "run", "strict.py", name)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert "Traceback" not in ran.stderr
+        assert f"{name}:{planted[0][0]}" in ran.stderr
+    assert told == 10
+    assert not (tmp_path / ".canard").exists()
+    assert not (tmp_path / "it-ran").exists()
