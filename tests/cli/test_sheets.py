@@ -61,7 +61,7 @@ pipeline = Pipeline("strict", rows=Row, key="sample")
 def one(sample, ctx):
     (sample.rows[0].fastq_1.parent / "it-ran").touch()
 """
-PLANTED = {  # each sheet with its errors: line, column and a word of the rule
+PLANTED: dict[str, tuple[str, list[tuple[int, str | None, str]]]] = {  # each sheet with its errors: line, column and a word of the rule
     "names.csv": (
         "sample,fastq_1\nA,a.fq\n.hidden,b.fq\nA,a.fq\n",
         [(3, "sample", "dot"), (4, None, "line 2")],
@@ -72,7 +72,7 @@ PLANTED = {  # each sheet with its errors: line, column and a word of the rule
     ),
     "files.csv": ("sample,fastq_1\nA,missing.fq\nB,empty.fq\nC,folder\n", [
         (2, "fastq_1", "no such file"), (3, "fastq_1", "empty"), (4, "fastq_1", "folder")]),
-    "header.csv": ("sampel,fastq_1\nA,a.fq\n", [(1, None, "sample")]),
+    "header.csv": ("sampel,fastq_1\nA,a.fq\n", [(1, None, "not a column")]),
     "quotes.csv": ('sample,fastq_1\n"A,a.fq\nB,b.fq\n', [(2, None, "quote")]),
 }  # fmt: skip
 
