@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 @click.option("--results", metavar="DIR", help="Where results are published; results by default.")
 @click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where commands run; local by default.")
 @profile_option
+@click.option(
+    "--suspend-always", is_flag=True, hidden=True,
+    help="Let a task sleep while a command of it runs, as under a scheduler. For testing pipelines.",
+)
 @click.option("--dry-run", is_flag=True, help="Say what would run; run nothing.")
 @click.option("--rerun-changed", is_flag=True, help="Make samples anew whose input changed after they were done.")
 @click.option("--accept-changed", is_flag=True, help="Keep the results of such samples and say no more about it.")
@@ -58,6 +62,7 @@ def run(
     results: str | None,
     executor: str | None,
     profile: str | None,
+    suspend_always: bool,
     dry_run: bool,
     rerun_changed: bool,
     accept_changed: bool,
@@ -105,6 +110,7 @@ def run(
         limits=settings["limits"] or {},
         executor=settings["executor"],
         slurm=settings.table("slurm"),
+        suspend_always=suspend_always,
         dry_run=dry_run,
         rerun_changed=rerun_changed,
         accept_changed=accept_changed,

@@ -147,14 +147,17 @@ class Claim:
         self._used.add(name)
         return waiting.waited(value)
 
-    def suspend(self, waits: Iterable[tuple[str, str]], *, until_us: int | None = None) -> NoReturn:
-        """Give up the claim until every wait is fulfilled: pairs of kind (task, event) and key. Never returns.
+    def suspend(
+        self, waits: Iterable[tuple[str, str]], *, until_us: int | None = None,
+        extra: Sequence[tuple[str, Sequence[Row]]] = (),
+    ) -> NoReturn:
+        """Give up the claim until every wait is fulfilled: pairs of kind (task, event, job) and key. Never returns.
 
-        The handler starts from its top when the task wakes, with its saved steps. ``until_us`` wakes it at the
-        latest then (wall time, microseconds). Raises TaskSuspended.
+        The handler starts anew when the task wakes, at ``until_us`` (wall time, microseconds) at the latest.
+        ``extra`` are statements with rows that are written with it or not at all. Raises TaskSuspended.
         """
         rows = [{"seq": self.seq, "kind": kind, "key": key} for kind, key in waits]
-        self._suspend([("record_waits", rows)], until_us)
+        self._suspend([("record_waits", rows), *extra], until_us)
 
     # -- the lease ----------------------------------------------------------------------------------------------
 

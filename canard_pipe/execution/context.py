@@ -54,6 +54,7 @@ class CommandContext(Claim):
         self._commands: Counter[str] = Counter()
         self._scratches: Counter[str] = Counter()
         self._ran_anew: set[str] = set()
+        self._begun_in: dict[str, int] = {}  # step -> the latest attempt in which a command of it was begun
         self._directories: set[Path] = set()
 
     def process(self, args: Sequence[Argument], **options: Unpack[Options]) -> Path:
@@ -129,13 +130,14 @@ class CommandContext(Claim):
         self._commands[step] += 1
         identity = self._identity(step, self._commands[step])
         run = CommandRun(self, command, identity, self._place(command, identity))
-        replayed = False
+        brought = None
         try:
-            folder, replayed = run.outcome(replay=step not in self._ran_anew)
+            brought = run.outcome(replay=step not in self._ran_anew, since=self._begun_in.get(step, 0))
         finally:
-            if not replayed:
+            if brought is None or not brought.replayed:
                 self._ran_anew.add(step)
-        return folder
+        self._begun_in[step] = max(self._begun_in.get(step, 0), brought.task_attempt if brought.replayed else 0)
+        return brought.folder
 
     def _identity(self, step: str, ordinal: int) -> Identity:
         if self._archived is None:

@@ -1,13 +1,18 @@
-"""What a context asks of an executor, and what it gives and gets. Local today; a scheduler is another module."""
+"""What a context asks of an executor, and what it gives and gets. Each scheduler is another module.
+
+An executor runs a command while its handler waits (``LocalExecutor``), or *suspends*: it records the command in
+``jobs``, gives up the claim in the same transaction, and only then starts anything. Then the task sleeps, holding no
+thread, lease or budget, until that row is not live any more; the handler starts from its top and finds how it ended.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.record import Identity, Record
@@ -18,6 +23,7 @@ class Leaseholder(Protocol):
     """The part of a claim that an executor needs."""
 
     id: str
+    seq: int
     attempt: int
     lease_seconds: float
     lost: threading.Event
@@ -25,6 +31,11 @@ class Leaseholder(Protocol):
 
     def check(self) -> None:
         """Raise LeaseLost if the lease is known to be gone, TaskReleased if the worker stops."""
+
+    def suspend(
+        self, waits: Iterable[tuple[str, str]], *, extra: Sequence[tuple[str, Sequence[dict[str, Any]]]] = ()
+    ) -> NoReturn:
+        """Give up the claim until the waits are fulfilled, and write ``extra`` with it. Raises TaskSuspended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +50,13 @@ class Job:
     folder: Path
     environment: Mapping[str, str]
     seconds: float | None
+    request: Request
 
 
 @dataclass(frozen=True, slots=True)
 class RunningCommand:
-    """A command for status views. ``state`` is waiting (for its share of the budget) or running."""
+    """A command for status views. ``state`` is waiting (for its share of the budget), queued (in a scheduler's queue,
+    under ``job_id``) or running."""
 
     task_id: str
     step: str
@@ -54,19 +67,26 @@ class RunningCommand:
     pids: tuple[int, ...] = ()
     folder: Path | None = None
     memory_bytes: int | None = None
+    job_id: str | None = None
 
 
 class Slot(Protocol):
     """What a command holds while it is admitted: its share of the budget, its lease kept alive."""
 
     def run(self, job: Job) -> Record:
-        """Run one try to its end and return how it ended, also if that was not by itself. Blocks."""
+        """Run one try to its end and return how it ended, also if that was not by itself. Blocks.
+
+        An executor that suspends records it and raises TaskSuspended.
+        """
 
 
 class Executor(Protocol):
-    """Runs commands. ``name`` is what the ``jobs`` table says."""
+    """Runs commands. ``name`` is what the ``jobs`` table says; ``suspends``: see the top of this file."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
+    @property
+    def suspends(self) -> bool: ...
 
     def admit(
         self, claim: Leaseholder, command: Command, request: Request, step: str
@@ -78,3 +98,6 @@ class Executor(Protocol):
 
     def running(self) -> Sequence[RunningCommand]:
         """Return what is waiting and running now."""
+
+    def stop_all(self, grace_seconds: float | None = None) -> None:
+        """Admit nothing more and end what runs on this machine. Does not wait; a second call may make it sooner."""

@@ -69,6 +69,7 @@ class LocalExecutor:
     """
 
     name = "local"
+    suspends = False
 
     def __init__(
         self,

@@ -4,6 +4,9 @@ The rule of replay: a try whose record says that the command ended by itself *is
 taken it into account. So inside an unfinished step a success is returned again without running anything, and a
 failure that the database has recorded (a row in ``jobs``) is followed by a new try. A success is replayed only if
 every command before it in the step was: after one that ran anew, its inputs are others.
+
+Where the executor suspends, a command that is at work has a live row in ``jobs``: its task waits for that row again.
+A row that is ``ended`` is the outcome, also if the command did not end by itself: its record tells why.
 """
 
 from __future__ import annotations
@@ -11,16 +14,18 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from canard_pipe.errors import CommandError, LeaseLost, OutputError, ReplayError, StorageError, TaskReleased
-from canard_pipe.execution import calling, environment, folders, outputs
+from canard_pipe.execution import calling, environment, folders, jobs, outputs
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.executor import Job, Slot
 from canard_pipe.execution.failures import failure_of
 from canard_pipe.execution.folders import Attempt
+from canard_pipe.execution.jobs import Known
 from canard_pipe.execution.record import Identity, Record
 from canard_pipe.execution.resources import Request
 
@@ -29,14 +34,25 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 TRIES_AFTER_INTERRUPTION = 3
+BLAMELESS_IN_A_ROW = 10  # jobs in a row that the cluster has ended, and not their command; then it is a failure
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What the database knows of a try."""
+class Brought:
+    """The folder of the successful try, whether it was replayed, and in which attempt of the task it was begun."""
 
-    state: str
-    archived: bool
+    folder: Path
+    replayed: bool
+    task_attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A try that is the outcome, and its row in the database, if it has one."""
+
+    attempt: Attempt
+    record: Record
+    row: Known | None
 
 
 class CommandRun:
@@ -44,29 +60,37 @@ class CommandRun:
 
     def __init__(self, context: CommandContext, command: Command, identity: Identity, place: Path) -> None:
         self._context, self._command, self._identity, self._place = context, command, identity, place
+        self._executor = context.executor
         self._digest = command.digest(context.database.root)
 
-    def outcome(self, *, replay: bool) -> tuple[Path, bool]:
-        """Return the folder of the successful try, and whether it was replayed.
+    def outcome(self, *, replay: bool, since: int) -> Brought:
+        """Return what the command has brought. With ``replay`` a try counts that was begun in the attempt ``since``
+        of the task or later: earlier ones have used what earlier commands of the step do not give any more.
 
         Raises what failure_of says for a command that ended by itself but not well, CommandTimeout, OutputError,
-        LeaseLost, TaskReleased, ReplayError, BudgetError, and StorageError if the launcher died again and again.
+        LeaseLost, TaskReleased, TaskSuspended, ReplayError, BudgetError, and StorageError if the launcher died again
+        and again.
         """
         tried = folders.records(self._place, self._identity)
-        found = self._replayable(tried) if tried and replay else None
-        if found is not None:
-            attempt, record, known = found
-            return self._settle(attempt, record, self._request(tried), recorded=known), True
+        known = self._what_the_database_knows() if tried or self._executor.suspends else {}
+        usable = {token: row for token, row in known.items() if replay and row.task_attempt >= since}
+        self._wait_for_live(known, usable)
         request = self._request(tried)
+        found = self._replayable(tried, known, usable) if replay else None
+        if found is not None and found.record.ended_by != "interrupted":
+            folder = self._settle(found.attempt, found.record, request, found.row)
+            return Brought(folder, True, found.row.task_attempt if found.row else 0)
+        if found is not None:
+            self._mind_the_cluster(found, known)
         seconds = self._command.seconds(sum(1 for _, record in tried if record and record.ended_by == "timeout"))
-        with self._context.executor.admit(self._context, self._command, request, self._identity.step) as slot:
+        with self._executor.admit(self._context, self._command, request, self._identity.step) as slot:
             last = tried[-1][0].number if tried else 0
             for _ in range(TRIES_AFTER_INTERRUPTION):
                 attempt = folders.new(self._place, last)
                 record = self._try(slot, attempt, request, seconds)
                 if record.ended_by != "interrupted":
-                    return self._settle(attempt, record, request, recorded=False), False
-                self._note(attempt, record, request, "interrupted", "launcher died")
+                    return Brought(self._settle(attempt, record, request, None), False, self._context.attempt)
+                self._note(self._job(attempt, record, request), record, "interrupted", "launcher died", None)
                 last = attempt.number
         raise StorageError(
             f"task {self._identity.task}: the launcher died {TRIES_AFTER_INTERRUPTION} times under the command "
@@ -76,19 +100,33 @@ class CommandRun:
     def _request(self, tried: list[tuple[Attempt, Record | None]]) -> Request:
         return self._command.request(sum(1 for _, record in tried if record and record.oom))
 
-    def _replayable(self, tried: list[tuple[Attempt, Record | None]]) -> tuple[Attempt, Record, bool] | None:
-        """Return the try that is the outcome, if there is one, and whether the database has recorded it."""
-        ended = [(attempt, record) for attempt, record in tried if record is not None and record.by_itself]
+    def _wait_for_live(self, known: Mapping[str, Known], usable: Mapping[str, Known]) -> None:
+        """Go back to sleep if this very command is at work; give up on what is at work in its place."""
+        for row in known.values():
+            if not row.live:
+                continue
+            if row.token in usable and not row.archived and row.digest == self._digest:
+                self._context.suspend([("job", row.token)])
+            self._context.ride("revoke_jobs", {"token": row.token})
+
+    def _replayable(
+        self, tried: list[tuple[Attempt, Record | None]], known: Mapping[str, Known], usable: Mapping[str, Known]
+    ) -> _Ended | None:
+        """Return the try that is the outcome, if there is one."""
+        ended = [
+            (attempt, record) for attempt, record in tried
+            if record is not None and (record.by_itself or _is_ended(known.get(record.token)))
+        ]
         if not ended:
             return None
         attempt, record = ended[-1]
-        known = self._what_the_database_knows().get(record.token)
-        if known is not None and (known.archived or known.state != "done"):
+        row = known.get(record.token)
+        if row is not None and (row.archived or row.state not in ("done", jobs.ENDED) or row.token not in usable):
             return None
         if not record.succeeded:
-            # Unrecorded, so the run died just then. Whoever has changed the command meanwhile wants the new one.
-            usable = record.digest == self._digest and attempt == tried[-1][0]
-            return (attempt, record, False) if usable else None
+            # Not taken in, so the run died just then. Whoever has changed the command meanwhile wants the new one.
+            usable_failure = record.digest == self._digest and attempt == tried[-1][0]
+            return _Ended(attempt, record, row) if usable_failure else None
         if not record.outputs_as_recorded(attempt.folder):
             log.warning("the outputs in %s are gone or have changed: the command runs again", attempt.folder)
             return None
@@ -98,14 +136,26 @@ class CommandRun:
                 self._identity.task, self._identity.step or "(outside of any step)",
                 expected=f"the command {before} (in {attempt.folder})", actual=self._command.text(),
             )
-        return attempt, record, known is not None
+        return _Ended(attempt, record, row)
 
-    def _what_the_database_knows(self) -> dict[str, _Known]:
-        rows = self._context.database.query(
-            "tries_of_command",
-            task_seq=self._context.seq, step=self._identity.step, ordinal=self._identity.ordinal,
+    def _what_the_database_knows(self) -> dict[str, Known]:
+        return jobs.tries_of(
+            self._context.database, self._context.seq, self._identity.step, self._identity.ordinal
         )
-        return {token: _Known(state, archived) for token, state, archived in rows}
+
+    def _mind_the_cluster(self, ended: _Ended, known: Mapping[str, Known]) -> None:
+        """Note a job that was ended for no fault of its command; too many of them in a row are a failure."""
+        job = self._job(ended.attempt, ended.record, self._request([]))
+        before = 0
+        for row in reversed([row for row in known.values() if row.token != ended.record.token]):
+            if row.state != jobs.INTERRUPTED or row.cause is None or row.archived:
+                break
+            before += 1
+        failed = before + 1 >= BLAMELESS_IN_A_ROW
+        self._note(job, ended.record, "failed" if failed else jobs.INTERRUPTED, ended.record.cause, ended.row)
+        if failed:
+            error = failure_of(ended.record, self._command, ended.attempt.folder)
+            raise error or AssertionError("an interrupted command has not succeeded")
 
     # -- one try ------------------------------------------------------------------------------------------------
 
@@ -120,21 +170,22 @@ class CommandRun:
         if command.call is not None:
             (folder / calling.ARGUMENTS).write_text(command.call.arguments, encoding="utf-8")
         token = secrets.token_hex(16)
-        record = slot.run(
-            Job(token, self._digest, self._identity, command, attempt.number, folder, variables, seconds)
+        return slot.run(
+            Job(token, self._digest, self._identity, command, attempt.number, folder, variables, seconds, request)
         )
-        _remove_if_used(folder / "tmp")
-        if record.left_over:
-            log.warning(
-                "task %s: the command left %d processes behind, which had to end: %s",
-                self._identity.task, record.left_over, command.text(),
-            )
-        return record
 
-    def _settle(self, attempt: Attempt, record: Record, request: Request, *, recorded: bool) -> Path:
+    def _settle(self, attempt: Attempt, record: Record, request: Request, row: Known | None) -> Path:
         """Return the folder of a successful try; note the outcome and raise the error of another."""
+        job = self._job(attempt, record, request)
+        if row is None or row.state == jobs.ENDED:
+            _remove_if_used(attempt.folder / "tmp")
+            if record.left_over:
+                log.warning(
+                    "task %s: the command left %d processes behind, which had to end: %s",
+                    self._identity.task, record.left_over, self._command.text(),
+                )
         if record.ended_by in ("lost", "stop"):
-            self._note(attempt, record, request, "interrupted", record.ended_by)
+            self._note(job, record, jobs.INTERRUPTED, record.ended_by, row)
             if record.ended_by == "stop":
                 raise TaskReleased(self._identity.task)
             raise LeaseLost(self._identity.task, self._context.attempt, operation="its command")
@@ -142,28 +193,30 @@ class CommandRun:
         if error is None:
             problems = outputs.problems(attempt.folder, self._command.outputs)
             error = OutputError(problems, folder=attempt.folder) if problems else None
-        if not recorded:
-            self._note(attempt, record, request, "failed" if error else "done", error.cause if error else None)
+        if row is None or row.state == jobs.ENDED:
+            self._note(job, record, "failed" if error else "done", error.cause if error else None, row)
         if error is not None:
             raise error
         return attempt.folder
 
-    def _note(self, attempt: Attempt, record: Record, request: Request, state: str, cause: str | None) -> None:
-        """Let the row of this try join the next transaction."""
-        root, folder = self._context.database.root, attempt.folder
-        row: dict[str, Any] = {
-            "task_seq": self._context.seq, "task_attempt": self._context.attempt,
-            "step": self._identity.step, "ordinal": self._identity.ordinal, "attempt": attempt.number,
-            "executor": self._context.executor.name, "token": record.token, "digest": record.digest,
-            "folder": str(folder.relative_to(root) if folder.is_relative_to(root) else folder),
-            "command": self._command.text().encode(errors="replace").decode(),
-            "state": state, "cause": cause, "exit_code": record.exit_code, "signal": record.signal,
-            "cpus": request.cpus, "memory_bytes": request.memory_bytes or None,
-            "time_seconds": self._command.seconds(), "peak_memory_bytes": record.peak_memory_bytes,
-            "cpu_seconds": record.cpu_seconds, "host": record.host,
-            "started_us": record.started_us, "ended_us": record.ended_us,
-        }
-        self._context.ride("record_jobs", row)
+    def _job(self, attempt: Attempt, record: Record, request: Request) -> Job:
+        return Job(
+            record.token, record.digest, self._identity, self._command, attempt.number, attempt.folder, {},
+            self._command.seconds(), request,
+        )
+
+    def _note(self, job: Job, record: Record, state: str, cause: str | None, row: Known | None) -> None:
+        """Let the end of this try join the next transaction: as a row of its own, or in that which it has."""
+        facts = jobs.facts_of(record)
+        if row is None:
+            made = jobs.row_of(self._context, job, self._executor.name, state, cause=cause, **facts)
+            self._context.ride("record_jobs", made)
+        else:
+            self._context.ride("settle_jobs", {"token": job.token, "state": state, "cause": cause, **facts})
+
+
+def _is_ended(row: Known | None) -> bool:
+    return row is not None and row.state == jobs.ENDED
 
 
 def _remove_if_used(folder: Path) -> None:

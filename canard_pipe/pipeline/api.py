@@ -46,7 +46,7 @@ class CommandDatabase(Database):
 class LazyExecutor:
     """A local executor that is started by its first command. ``keep_open`` is as in LocalExecutor."""
 
-    name = LocalExecutor.name
+    name, suspends = LocalExecutor.name, LocalExecutor.suspends
 
     def __init__(self, budget: Budget, clock: Clock | None = None) -> None:
         self.budget = budget
@@ -70,6 +70,11 @@ class LazyExecutor:
     def running(self) -> Sequence[RunningCommand]:
         """Return what is waiting and running now."""
         return self._started.running() if self._started is not None else ()
+
+    def stop_all(self, grace_seconds: float | None = None) -> None:
+        """End every command and admit none."""
+        if self._started is not None:
+            self._started.stop_all(grace_seconds)
 
     def close(self) -> None:
         """End every command; a second call does nothing."""

@@ -15,7 +15,7 @@ from typing import Any
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.worker import Worker
 from canard_pipe.errors import CanardError, StateHeld
-from canard_pipe.execution.local import LocalExecutor
+from canard_pipe.execution.executor import Executor
 from canard_pipe.pipeline import requests, snapshot
 from canard_pipe.pipeline.observer import Observer
 
@@ -39,7 +39,7 @@ class Maintenance:
         self,
         database: Database,
         worker: Worker,
-        executor: LocalExecutor,
+        executor: Executor,
         *,
         pipeline: str,
         state: Path,

@@ -16,10 +16,12 @@ from typing import Any
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Codec, Skipped
 from canard_pipe.engine.worker import Outcome, Worker, text_of
-from canard_pipe.errors import InputError
+from canard_pipe.errors import CanardError, InputError
 from canard_pipe.execution.channel import end_processes_of_run
+from canard_pipe.execution.executor import Executor
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
+from canard_pipe.execution.suspending import SuspendingLocal
 from canard_pipe.pipeline import cohorts, maintenance, outlook, planning, retrying, snapshot
 from canard_pipe.pipeline.access import open_view
 from canard_pipe.pipeline.checker import Checker
@@ -239,11 +241,14 @@ class _Run:
         with contextlib.ExitStack() as stack:
             if self.setting.checker is not None:
                 stack.callback(self.setting.checker.close)
-            executor = stack.enter_context(
+            local = stack.enter_context(
                 LocalExecutor(budget, keep_open=lambda: [ownership.lock_fd] if ownership else [])
             )
+            stack.enter_context(_one_run_at_work(options.state / "run.token", local.run_token))
+            executor: Executor = local
+            if options.suspend_always:
+                executor = stack.enter_context(SuspendingLocal(local, self.database, lambda: self._wake(worker)))
             self.setting.executor = executor
-            stack.enter_context(_one_run_at_work(options.state / "run.token", executor.run_token))
             worker = Worker(
                 self.database,
                 handlers(self.setting),
@@ -273,6 +278,12 @@ class _Run:
                 worker.work()
             return keeper.interrupted
 
+    def _wake(self, worker: Worker) -> None:
+        """Let tasks go on at once whose commands have ended; the worker would find them at its next poll."""
+        with contextlib.suppress(CanardError):
+            self.database.wake()
+        worker.nudge()
+
     def _tell(self, outcome: Outcome, gate: Gate) -> None:
         gate.look_again()
         kind, sample, _ = planning.parts_of_id(outcome.id)
@@ -295,7 +306,7 @@ class _Run:
         else:
             self.observer.ended(kind, sample, "waiting", "its attempt lost its lease, and another one is made")
 
-    def _snapshot(self, executor: LocalExecutor, *, finished: bool) -> dict[str, Any]:
+    def _snapshot(self, executor: Executor, *, finished: bool) -> dict[str, Any]:
         running = [
             {
                 "task_id": command.task_id,

@@ -42,10 +42,11 @@ class RunOptions:
     dry_run: bool = False
     rerun_changed: bool = False
     accept_changed: bool = False
+    suspend_always: bool = False
 
 
 _PATHS = ("folder", "work", "results")
-_PLAIN = ("cpus", "memory_bytes", "slots", "limits", "executor", "slurm")
+_PLAIN = ("cpus", "memory_bytes", "slots", "limits", "executor", "slurm", "suspend_always")
 _OF_SHEET = ("delimiter", "encoding", "columns", "pad", "checksums")
 
 

@@ -19,6 +19,8 @@ def one(sample, ctx):
     return ctx.wait("panel", events=["panel"]).events["panel"]
 """
 
+TASK_STATES = "select state from canard_absurd.tasks"
+
 
 def test_an_event_from_a_terminal_wakes_the_sample(tmp_path):
     """L1: as docs/pipelines.md shows."""
@@ -26,7 +28,8 @@ def test_an_event_from_a_terminal_wakes_the_sample(tmp_path):
     (tmp_path / "s.csv").write_text("sample\nA\n")
     run = start(tmp_path, "run", "pipe.py", "s.csv")
     try:
-        wait_until(lambda: (tmp_path / ".canard" / "status.json").exists() and states(tmp_path) == {"A": "queued"}, 30)
+        wait_until(lambda: "suspended" in canard(tmp_path, "sql", "--csv", TASK_STATES).stdout, 30)
+        assert states(tmp_path) == {"A": "waiting"}
         emitted = canard(
             tmp_path, "sql", "--write", "insert into canard_absurd.events values ('panel', '\"v2\"', now())"
         )

@@ -56,6 +56,7 @@ class Project:
 
     folder: Path
     observer: Recorder = field(default_factory=Recorder)
+    suspend_always: bool = False
 
     @property
     def pipeline(self) -> Path:
@@ -93,7 +94,7 @@ class Project:
                 state=self.folder / ".canard",
                 work=self.folder / "work",
                 results=self.results,
-                **{"cpus": 2, **options},
+                **{"cpus": 2, "suspend_always": self.suspend_always, **options},
             ),
             self.observer,
         )
@@ -111,9 +112,14 @@ class Project:
         return {row["sample"]: row["state"] for row in report.samples}
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(tmp_path)
+# For tests that count how often code of a pipeline runs: that before a command runs again when its task wakes.
+waiting_only = pytest.mark.parametrize("project", [False], ids=["waiting"], indirect=True)
+
+
+@pytest.fixture(params=[False, True], ids=["waiting", "suspending"])
+def project(request: pytest.FixtureRequest, tmp_path: Path) -> Project:
+    """Each test is run twice: with handlers that wait for their commands, and with tasks that sleep meanwhile."""
+    return Project(tmp_path, suspend_always=request.param)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from canard_pipe.errors import InputError, PipelineFileError, SheetError
+from tests.pipeline.conftest import waiting_only
 
 PLAIN = """
 class Row(SampleRow):
@@ -79,6 +80,7 @@ def test_one_failing_sample_fails_alone_with_its_cause_and_blocks_the_cohort(pro
     assert not (project.results / "B").exists()
 
 
+@waiting_only
 def test_a_failed_sample_is_tried_max_failures_times_with_its_saved_steps_kept(project):
     """BUGS 38: no nested retries. G11: the saved step runs once."""
     project.write(PLAIN, "sample,text\nB,bad\n")
@@ -107,6 +109,7 @@ def test_allow_missing_lets_the_cohort_go_on_without_failed_samples(project):
     assert any(line.startswith("missing B together A") for line in project.counted())
 
 
+@waiting_only
 def test_retry_of_one_sample_makes_it_and_what_depends_on_it(project):
     mendable = COHORT.replace('sample.row.text == "bad"', 'sample.row.text == "bad" and not (HERE / "mended").exists()')
     project.write(mendable, "sample,text\nA,x\nB,bad\n")
@@ -119,6 +122,7 @@ def test_retry_of_one_sample_makes_it_and_what_depends_on_it(project):
     assert project.counted().count("start A") == 1
 
 
+@waiting_only
 def test_retry_from_a_step_runs_that_step_and_those_after_it_again(project):
     project.write(PLAIN, "sample,text\nB,bad\n")
     project.run()
@@ -133,6 +137,7 @@ def test_retry_refuses_names_that_are_not_there(project):
         project.retry("Z")
 
 
+@waiting_only
 def test_a_new_row_runs_alone_and_the_cohort_is_made_anew(project):
     project.write(COHORT, "sample\nA\n")
     project.run()
@@ -156,6 +161,7 @@ def test_a_changed_row_of_a_done_sample_is_kept_marked_and_gives_exit_status_1(p
     assert (project.results / "A" / "out.txt").read_text() == "x\n"
 
 
+@waiting_only
 def test_rerun_changed_makes_the_next_generation(project):
     project.write(COHORT, "sample,text\nA,x\nB,x\n")
     project.run()
@@ -167,6 +173,7 @@ def test_rerun_changed_makes_the_next_generation(project):
     assert len([line for line in project.counted() if line.startswith("together")]) == 2
 
 
+@waiting_only
 def test_accept_changed_keeps_what_is_there(project):
     project.write(PLAIN, "sample,text\nA,x\n")
     project.run()
@@ -176,6 +183,7 @@ def test_accept_changed_keeps_what_is_there(project):
     assert project.counted().count("start A") == 1
 
 
+@waiting_only
 def test_a_row_that_is_gone_is_retired_and_comes_back_as_it_was(project):
     project.write(PLAIN, "sample\nA\nB\n")
     project.run()
@@ -188,6 +196,7 @@ def test_a_row_that_is_gone_is_retired_and_comes_back_as_it_was(project):
     assert project.counted().count("start B") == 1
 
 
+@waiting_only
 def test_a_failed_sample_takes_its_changed_row_with_all_its_steps(project):
     project.write(COHORT, "sample,text\nA,x\nB,bad\n")
     project.run()
@@ -223,6 +232,7 @@ def one(sample, ctx):
 """
 
 
+@waiting_only
 def test_a_once_function_runs_once_before_all_samples(project):
     project.write(ONCE, "sample\nA\nB\nC\n")
     (project.folder / "ref.fa").write_text(">r\nACGT\n")
@@ -231,6 +241,7 @@ def test_a_once_function_runs_once_before_all_samples(project):
     assert project.counted() == ["index"]
 
 
+@waiting_only
 def test_a_changed_reference_makes_the_once_task_anew_and_the_samples_changed(project):
     project.write(ONCE, "sample\nA\n")
     reference = project.folder / "ref.fa"
@@ -266,6 +277,7 @@ def one(sample, ctx):
 """
 
 
+@waiting_only
 def test_a_truncated_reads_file_fails_its_sample_alone_before_the_first_tool_and_is_named(
     project, write_gzip: Callable[[Path, str], None]
 ):

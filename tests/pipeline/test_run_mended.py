@@ -8,7 +8,7 @@ import pytest
 
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline.run import open_state
-from tests.pipeline.conftest import Recorder
+from tests.pipeline.conftest import Recorder, waiting_only
 from tests.pipeline.test_run import COHORT, ONCE, PLAIN, READS
 
 
@@ -20,6 +20,7 @@ def test_sys_exit_in_a_function_fails_its_sample_alone(project):
     assert "too few reads" in next(row["error"] for row in report.samples if row["sample"] == "A")
 
 
+@waiting_only
 def test_a_result_that_was_deleted_by_hand_is_named_and_can_be_put_back(project):
     project.write(COHORT, "sample\nA\nB\n")
     project.run()
@@ -34,6 +35,7 @@ def test_a_result_that_was_deleted_by_hand_is_named_and_can_be_put_back(project)
     assert len([line for line in project.counted() if line.startswith("together")]) == 2  # its member was made anew
 
 
+@waiting_only
 def test_retry_of_a_done_sample_wants_a_step_and_one_that_is_there(project):
     project.write(PLAIN, "sample\nA\n")
     project.run()
@@ -44,6 +46,7 @@ def test_retry_of_a_done_sample_wants_a_step_and_one_that_is_there(project):
     assert project.counted() == ["start A", "write A"]
 
 
+@waiting_only
 def test_a_changed_pipeline_file_is_named_and_not_acted_on(project):
     project.write(PLAIN, "sample\nA\n")
     project.run()
@@ -106,6 +109,7 @@ def test_retry_of_a_once_function_runs_what_depends_on_it(project):
     assert project.states(report) == {"index": "done", "A": "done", "B": "done"}
 
 
+@waiting_only
 def test_a_renamed_function_takes_over_what_is_not_done(project):
     project.write(COHORT, "sample,text\nA,x\nB,bad\n")
     project.run()
@@ -128,6 +132,7 @@ def test_a_cohort_function_that_was_removed_is_retired(project):
     assert report.exit_status == 0
 
 
+@waiting_only
 def test_a_once_result_that_is_gone_is_made_anew_for_new_samples(project):
     project.write(ONCE, "sample\nA\n")
     (project.folder / "ref.fa").write_text(">r\nACGT\n")

@@ -10,6 +10,7 @@ WHERE newest > $keep
   AND updated_at <= make_timestamp($before_us)
   AND NOT EXISTS (SELECT 1 FROM canard_absurd.planned p WHERE p.task_id = t.id)
   AND NOT EXISTS (SELECT 1 FROM canard_absurd.outputs o WHERE o.task_seq = t.seq)
+  AND NOT EXISTS (SELECT 1 FROM canard_absurd.jobs j WHERE j.task_seq = t.seq AND (j.live OR j.to_cancel))
   AND NOT EXISTS (SELECT 1 FROM canard_absurd.waits w WHERE w.kind = 'task' AND w.key = t.id)
   AND NOT EXISTS (
       SELECT 1

@@ -8,4 +8,5 @@ WHERE t.state = 'suspended'
            WHERE w.task_seq = t.seq AND NOT (
                (w.kind = 'task' AND EXISTS (SELECT 1 FROM canard_absurd.tasks o
                                             WHERE o.id = w.key AND o.state IN ('completed', 'failed', 'cancelled')))
+               OR (w.kind = 'job' AND NOT EXISTS (SELECT 1 FROM canard_absurd.jobs j WHERE j.token = w.key AND j.live))
                OR (w.kind = 'event' AND EXISTS (SELECT 1 FROM canard_absurd.events e WHERE e.name = w.key)))));

@@ -63,7 +63,8 @@ CREATE TABLE canard_absurd.attempts (
     cause      VARCHAR                         -- JSON object: the facts of a failure
 );
 
--- One row per try of a command whose outcome the database knows.
+-- One row per try of a command whose outcome the database knows, and, where the task sleeps meanwhile, per command that
+-- is waiting or at work. A task that waits for a job (waits.kind) wakes when that row is not live any more.
 CREATE TABLE canard_absurd.jobs (
     task_seq          BIGINT    NOT NULL,
     task_attempt      INTEGER   NOT NULL,
@@ -78,8 +79,11 @@ CREATE TABLE canard_absurd.jobs (
     digest            VARCHAR   NOT NULL,
     folder            VARCHAR   NOT NULL,      -- relative to the launch folder where it lies below it
     command           VARCHAR   NOT NULL,
-    state             VARCHAR   NOT NULL,      -- done, failed, interrupted (local); submitting, submitted, ... (Slurm)
+    state             VARCHAR   NOT NULL,      -- waiting, submitting, submitted, running, ended; then done, failed, interrupted, cancelled
+    live              BOOLEAN   NOT NULL DEFAULT FALSE,    -- waiting, queued or running: its end is not known
+    to_cancel         BOOLEAN   NOT NULL DEFAULT FALSE,    -- given up; to be taken from the scheduler, which may still have it
     cause             VARCHAR,
+    reason            VARCHAR,                 -- what the scheduler says of it
     exit_code         INTEGER,
     signal            VARCHAR,
     cpus              DOUBLE,
@@ -88,6 +92,8 @@ CREATE TABLE canard_absurd.jobs (
     peak_memory_bytes BIGINT,
     cpu_seconds       DOUBLE,
     host              VARCHAR,
+    recorded_at       TIMESTAMP,               -- before anything was started; NULL where a command is recorded at its end
+    submitted_at      TIMESTAMP,
     started_at        TIMESTAMP,
     ended_at          TIMESTAMP,
     archived_at       TIMESTAMP
@@ -181,6 +187,11 @@ WITH held AS (
     SELECT p.*, t.seq, t.state AS task_state, t.attempt, t.failures, t.max_failures, t.error, t.updated_at, t.available_at,
            CASE WHEN t.state = 'completed' THEN t.result ->> '$."$skipped"' END AS skipped_because
     FROM canard_absurd.planned p LEFT JOIN canard_absurd.tasks t ON t.id = p.task_id
+), at_work AS (
+    SELECT w.task_seq, CASE WHEN bool_or(j.state = 'running') THEN 'running' ELSE 'queued' END AS state
+    FROM canard_absurd.waits w JOIN canard_absurd.jobs j ON w.kind = 'job' AND j.token = w.key
+    WHERE j.live
+    GROUP BY w.task_seq
 ), bad AS (
     SELECT pipeline, name, kind, string_agg(key, ', ' ORDER BY position) AS keys
     FROM held
@@ -199,12 +210,13 @@ SELECT h.pipeline, h.kind, h.name AS function, h.key AS sample,
             WHEN h.task_state = 'completed' THEN 'done'
             WHEN h.task_state IN ('running', 'failed', 'cancelled') THEN h.task_state
             WHEN b.blocked_by IS NOT NULL THEN 'blocked'
-            WHEN h.task_state = 'suspended' THEN 'queued'
+            WHEN h.task_state = 'suspended' THEN coalesce(w.state, 'waiting')
             ELSE 'waiting' END AS state,
        h.attempt, h.failures, h.max_failures, h.error, h.skipped_because, b.blocked_by,
        CASE WHEN h.changed THEN h.because END AS changed_because, h.folder, h.generation, h.task_id,
        h.seq AS task_seq, h.position, h.line, h.changed, h.available_at, h.updated_at
-FROM held h LEFT JOIN blocked b ON b.pipeline = h.pipeline AND b.kind = h.kind AND b.key = h.key;
+FROM held h LEFT JOIN blocked b ON b.pipeline = h.pipeline AND b.kind = h.kind AND b.key = h.key
+LEFT JOIN at_work w ON w.task_seq = h.seq;
 
 -- One row per saved step of the rows of the plan.
 CREATE VIEW canard_absurd.steps AS

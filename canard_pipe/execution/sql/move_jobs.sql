@@ -1,0 +1,10 @@
+-- What an executor has found out about its live jobs, many at once. What is NULL stays as it is.
+UPDATE canard_absurd.jobs AS j
+SET state = b.state, live = b.live, to_cancel = coalesce(b.to_cancel, j.to_cancel), cause = coalesce(b.cause, j.cause),
+    reason = coalesce(b.reason, j.reason), job_id = coalesce(b.job_id, j.job_id), cluster = coalesce(b.cluster, j.cluster),
+    host = coalesce(b.host, j.host),
+    submitted_at = coalesce(make_timestamp(b.submitted_us), j.submitted_at),
+    started_at = coalesce(make_timestamp(b.started_us), j.started_at),
+    ended_at = coalesce(make_timestamp(b.ended_us), j.ended_at)
+FROM (SELECT unnest(from_json($rows::JSON, '[{"token":"VARCHAR","state":"VARCHAR","live":"BOOLEAN","to_cancel":"BOOLEAN","cause":"VARCHAR","reason":"VARCHAR","job_id":"VARCHAR","cluster":"VARCHAR","host":"VARCHAR","submitted_us":"BIGINT","started_us":"BIGINT","ended_us":"BIGINT"}]'), recursive := true)) AS b
+WHERE j.token = b.token AND (j.live OR j.to_cancel);
