@@ -25,9 +25,9 @@ def command(*arguments: str | Path) -> list[str]:
 
 
 def canard(
-    folder: Path, *arguments: str | Path, seconds: float = 60, **more: str
+    folder: Path, *arguments: str | Path, seconds: float = 60, input: str = "", **more: str
 ) -> subprocess.CompletedProcess[str]:
-    """Call canard-pipe in ``folder`` and wait for its end. ``more``: variables of its environment."""
+    """Call canard-pipe in ``folder`` with ``input`` and wait for its end. ``more``: variables of its environment."""
     return subprocess.run(
         command(*arguments),
         cwd=folder,
@@ -36,7 +36,7 @@ def canard(
         text=True,
         timeout=seconds,
         check=False,
-        stdin=subprocess.DEVNULL,
+        input=input,
     )
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from canard_pipe.cli.session import DEFAULT_STATE
+from canard_pipe.cli.session import DEFAULT_STATE, absolute
 
 if TYPE_CHECKING:
     from canard_pipe.pipeline.sheet import SheetOptions
@@ -28,7 +28,16 @@ _SHEET_OPTIONS = (
     click.option("--checksums", is_flag=True, help="Verify columns such as fastq_1_md5; this reads every file."),
     click.option("--no-header", "no_header", is_flag=True, help="The sheet has no header; name its --columns."),
     click.option("--columns", metavar="A,B,…", help="The names of the columns of a sheet without a header."),
-)
+    click.option("--format", "format_", type=click.Choice(["delimited", "illumina", "json"]),
+                 help="What the sheet is; by its name and first line by default."),
+    click.option("--units", metavar="FILE", help="A second table with a row for each lane or run of a sample."),
+    click.option("--on", metavar="A,B,…", help="The columns that join SHEET and --units."),
+    click.option("--folder", metavar="DIR", help="Where relative paths in the sheet start; its own folder by default."),
+    click.option("--expand", is_flag=True, help="Expand ~ and $NAME in the paths of the sheet."),
+    click.option("--twins", type=click.Choice(["note", "refuse"]), default="note",
+                 help="What to do with names that are easily mistaken for one another; note by default."),
+    click.option("--skip-bad-rows", is_flag=True, help="Run the other samples; one with bad rows fails and says why."),
+)  # fmt: skip
 
 
 def sheet_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,15 +54,39 @@ def sheet_from(
     checksums: bool,
     no_header: bool,
     columns: str | None,
+    format_: Literal["delimited", "illumina", "json"] | None,
+    units: str | None,
+    on: str | None,
+    folder: str | None,
+    expand: bool,
+    twins: Literal["note", "refuse"],
+    skip_bad_rows: bool,
 ) -> SheetOptions:
     """Return how the sheet is to be read. Raises click.UsageError and InputError."""
     from canard_pipe.pipeline.sheet import SheetOptions
 
     if no_header != (columns is not None):
         raise click.UsageError("--no-header and --columns belong together.")
-    named = None if columns is None else tuple(name.strip() for name in columns.split(","))
-    delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter)
-    return SheetOptions(delimiter=delimiter, encoding=encoding, columns=named, pad=pad, checksums=checksums)
+    if (units is None) != (on is None):
+        raise click.UsageError("--units and --on belong together.")
+    return SheetOptions(
+        delimiter={"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter),
+        encoding=encoding,
+        format=format_,
+        columns=None if columns is None else _names(columns),
+        units=None if units is None else absolute(units),
+        on=() if on is None else _names(on),
+        pad=pad,
+        twins=twins,
+        folder=None if folder is None else absolute(folder),
+        expand=expand,
+        checksums=checksums,
+        skip_bad_rows=skip_bad_rows,
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
 
 
 def pipeline_and_sheet(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,9 @@ from canard_pipe.cli.options import (
     sheet_options,
     state_option,
 )
-from canard_pipe.cli.session import Folders, Session
+from canard_pipe.cli.session import Folders, Session, absolute
+
+STANDARD_INPUT = "-"
 
 if TYPE_CHECKING:
     from canard_pipe.pipeline.observer import Observer
@@ -95,15 +96,15 @@ def run(
     )
     folders = session.place(settings["state"], named=state is not None)
     options = RunOptions(
-        pipeline_file=_below(here, pipeline),
-        sheet_file=_below(here, sheet),
+        pipeline_file=absolute(pipeline),
+        sheet_file=_sheet_file(sheet, dry_run=dry_run),
         params=params,
         sheet=sheet_from(**sheet_given),
         launch=folders.launch,
         folder=here,
         state=folders.state,
-        work=_below(here, settings["work"]),
-        results=_below(here, settings["results"]),
+        work=absolute(settings["work"]),
+        results=absolute(settings["results"]),
         cpus=settings["cpus"],
         memory_bytes=settings["memory"],
         slots=settings["slots"],
@@ -128,9 +129,12 @@ def run(
 @pipeline_and_sheet
 @param_option
 @sheet_options
+@click.option("--clean-copy", metavar="FILE", help="Write the sheet as it is read: UTF-8, commas, absolute paths.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, problems, notes.")
-def check(pipeline: str, sheet: str, params: tuple[str, ...], as_json: bool, **sheet_given: Any) -> int:
-    """Check PIPELINE, its parameters and tools, and SHEET with the files it names. Nothing runs, nothing is written.
+def check(
+    pipeline: str, sheet: str, params: tuple[str, ...], clean_copy: str | None, as_json: bool, **sheet_given: Any
+) -> int:
+    """Check PIPELINE, its parameters and tools, and SHEET (- is standard input) with the files it names. Nothing runs.
 
     Exit status: 0 a run could start; 2 something is wrong: everything found is listed.
     """
@@ -138,18 +142,21 @@ def check(pipeline: str, sheet: str, params: tuple[str, ...], as_json: bool, **s
     from canard_pipe.errors import InputError
     from canard_pipe.pipeline.run import check_pipeline
 
-    here = Path.cwd()
     try:
-        notes = check_pipeline(_below(here, pipeline), _below(here, sheet), params, sheet_from(**sheet_given))
+        prepared = check_pipeline(
+            absolute(pipeline), _sheet_file(sheet, dry_run=True), params, sheet_from(**sheet_given)
+        )
     except InputError as error:
         if not as_json:
             raise
         output.as_json({"ok": False, "problems": _problems(error), "notes": []})
         return WRONG
+    if clean_copy is not None:
+        _write_new(absolute(clean_copy), prepared.sheet.clean_copy())
     if as_json:
-        output.as_json({"ok": True, "problems": [], "notes": list(notes)})
+        output.as_json({"ok": True, "problems": [], "notes": prepared.notes()})
     else:
-        output.lines(notes)
+        output.lines(prepared.notes())
         output.line("nothing is wrong: a run can start")
     return 0
 
@@ -201,8 +208,22 @@ def _for_machines(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(marked, key=lambda row: bool(row["kind"] != "sample"))
 
 
-def _below(folder: Path, name: str) -> Path:
-    return Path(os.path.abspath(folder / name))  # noqa: PTH100 - links are not followed
+def _write_new(file: Path, text: str) -> None:
+    try:
+        with file.open("x", encoding="utf-8", newline="") as out:
+            out.write(text)
+    except FileExistsError:
+        raise click.UsageError(f"{file} exists and is not overwritten. Name another file.") from None
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be written: {error.strerror}.") from error
+
+
+def _sheet_file(sheet: str, *, dry_run: bool) -> Path:
+    if sheet != STANDARD_INPUT:
+        return absolute(sheet)
+    if not dry_run:
+        raise click.UsageError("A run reads its sheet again when it goes on, so it needs a file. Save the sheet first.")
+    return Path(sheet)
 
 
 def _problems(error: Exception) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ class Session:
 
     def place(self, state: str, *, named: bool) -> Folders:
         """Take this state folder; ``named``: the command line names it, not a setting."""
-        self.state = _absolute(state)
+        self.state = absolute(state)
         return Folders(launch=_launch(self.state), state=self.state, named=named)
 
     def settings(self, given: Mapping[str, Any] | None = None, profile: str | None = None) -> Settings:
@@ -39,11 +39,12 @@ class Session:
         from canard_pipe.pipeline.settings.resolve import resolve
 
         state = (given or {}).get("state")
-        launch = Path.cwd() if state is None else _launch(_absolute(state))
+        launch = Path.cwd() if state is None else _launch(absolute(state))
         return resolve(launch, os.environ, given=given, profile=profile)
 
 
-def _absolute(path: str) -> Path:
+def absolute(path: str) -> Path:
+    """Return the absolute path of what the user has named."""
     return Path(os.path.abspath(path))  # noqa: PTH100 - links are not followed
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import uuid
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from canard_pipe.cli import output
 from canard_pipe.cli.options import json_option, state_option
-from canard_pipe.cli.session import Folders, Session
+from canard_pipe.cli.session import Folders, Session, absolute
 
 if TYPE_CHECKING:
     from canard_pipe.pipeline.access import Answer
@@ -100,7 +99,7 @@ def backup(session: Session, file: str, state: str | None, as_json: bool) -> int
 
     folders = session.use(state)
     require_state(folders.state)
-    path = Path(os.path.abspath(file))  # noqa: PTH100 - links are not followed
+    path = absolute(file)
     answer = _asked(folders, "backup", {"path": str(path)}, seconds=BACKUP_SECONDS)
     if answer is None:
         from canard_pipe.pipeline.steering import backup_stored

@@ -12,7 +12,16 @@ from canard_pipe.engine.claim import Grant
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Skipped
 from canard_pipe.engine.worker import Handler
-from canard_pipe.errors import HandlerExit, InputError, InputFileError, SampleSkipped, TaskReleased, TaskSuspended
+from canard_pipe.errors import (
+    HandlerExit,
+    InputError,
+    InputFileError,
+    Problem,
+    SampleSkipped,
+    SheetError,
+    TaskReleased,
+    TaskSuspended,
+)
 from canard_pipe.execution import folders
 from canard_pipe.execution.context import CommandContext
 from canard_pipe.execution.executor import Executor
@@ -166,6 +175,8 @@ def _handler(setting: RunSetting, function: Function) -> Handler:
         return function.call(setting.params, ctx)
 
     def sample(given: dict[str, Any], ctx: PipelineContext) -> Any:
+        if "refused" in given:  # under skip_bad_rows
+            raise SheetError([Problem(*each) for each in given["refused"]])
         rows = tuple(setting.pipeline.rows.model_validate(row) for row in given["rows"])
         _check_inputs(setting, rows, ctx)
         try:

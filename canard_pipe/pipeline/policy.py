@@ -20,6 +20,7 @@ from canard_pipe.errors import (
     InputFileError,
     PublishError,
     ReplayError,
+    SheetError,
 )
 
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 60.0
@@ -49,7 +50,7 @@ class FailurePolicy:
 
     def __call__(self, error: BaseException, claim: Claim, _delay: float) -> Failure:
         message = text_of(error)
-        if not isinstance(error, CommandError | InputFileError | PublishError | BudgetError | ReplayError):
+        if not isinstance(error, CommandError | InputFileError | PublishError | BudgetError | ReplayError | SheetError):
             message = f"{type(error).__name__}: {message}"
         delay_seconds = self._retry.delay_seconds(claim.failures)
         return Failure(message, delay_seconds, fatal=_is_final(error), cause=cause_of(error))
@@ -72,6 +73,8 @@ def cause_of(error: BaseException) -> dict[str, Any]:
         return {"kind": "bad_input", "path": str(error.path)}
     if isinstance(error, PublishError):
         return {"kind": "publish", "target": error.target}
+    if isinstance(error, SheetError):
+        return {"kind": "sheet"}
     if isinstance(error, BudgetError):
         return {"kind": "budget"}
     frames = traceback.extract_tb(error.__traceback__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from canard_pipe.pipeline.fingerprint import Fingerprint
 from canard_pipe.pipeline.loading import LoadedPipeline, load_pipeline
 from canard_pipe.pipeline.params import Params, parse_params
 from canard_pipe.pipeline.rows import SampleRow
-from canard_pipe.pipeline.sheet import Sheet, SheetOptions, read_sheet
+from canard_pipe.pipeline.sheet import RefusedSample, SampleRows, Sheet, SheetOptions, read_sheet
 from canard_pipe.pipeline.sheets.folders import assign_folders
 
 LONGEST_ID = 256  # of a task (L15)
@@ -30,9 +30,10 @@ class Prepared:
 
     def notes(self) -> list[str]:
         """Return what the user should know about the sheet, a sentence each."""
-        rows, samples = self.sheet.row_count, len(self.sheet.samples)
+        rows, samples = self.sheet.row_count, len(self.sheet.samples) + len(self.sheet.refused)
         head = f"{self.sheet.path}: {samples} sample{'s' * (samples != 1)} in {rows} row{'s' * (rows != 1)}"
-        return [head, *self.sheet.notes]
+        refused = [f"{each.key} cannot run: {problem}" for each in self.sheet.refused for problem in each.problems]
+        return [head, *self.sheet.notes, *refused]
 
 
 def prepare(
@@ -88,24 +89,29 @@ def wanted_tasks(
     function = pipeline.sample_function
     if function is None:
         return wanted
-    folders = assign_folders([sample.key for sample in prepared.sheet.samples], known_folders)
-    for position, sample in enumerate(prepared.sheet.samples, start=1):
-        rows = [planning.row_value(row) for row in sample.rows]
-        read = [path for row in sample.rows for path in row.files]
-        given = {
+    samples: list[SampleRows[SampleRow] | RefusedSample] = [*prepared.sheet.samples, *prepared.sheet.refused]
+    samples.sort(key=lambda sample: sample.lines[0])
+    folders = assign_folders([sample.key for sample in samples], known_folders)
+    for position, sample in enumerate(samples, start=1):
+        given: dict[str, Any] = {
             "key": sample.key,
             "parts": list(sample.parts),
-            "rows": rows,
             "lines": list(sample.lines),
             "folder": folders[sample.key],
         }
-        made_from = Fingerprint(
-            fingerprint.of_rows(rows, codec.root), params, tuple(fingerprint.signature(path) for path in read)
-        )
+        files: list[Path] = []
+        if isinstance(sample, RefusedSample):  # its task fails with what is wrong (context.py)
+            given["refused"] = [astuple(problem) for problem in sample.problems]
+            cells = fingerprint.of_rows([{"rows that are wrong": given["refused"]}], codec.root)
+        else:
+            given["rows"] = [planning.row_value(row) for row in sample.rows]
+            cells = fingerprint.of_rows(given["rows"], codec.root)
+            files = [path for row in sample.rows for path in row.files]
+        made_from = Fingerprint(cells, params, tuple(fingerprint.signature(path) for path in files))
         wanted.append(
             planning.Wanted(
                 function, sample.key, folders[sample.key], position, sample.lines[0], codec.encode(given), made_from,
-                tuple(path.name for path in read),
+                tuple(path.name for path in files),
             )
         )
     return wanted

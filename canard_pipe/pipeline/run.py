@@ -67,9 +67,9 @@ def retry_stored(
 
 def check_pipeline(
     pipeline_file: Path, sheet_file: Path, params: Sequence[str], sheet: SheetOptions | None = None
-) -> list[str]:
-    """Check pipeline, parameters, tools and sheet; nothing runs, nothing is written. Return notes for the user."""
-    return prepare(pipeline_file, sheet_file, params, folder=Path.cwd(), sheet=sheet).notes()
+) -> Prepared:
+    """Check pipeline, parameters, tools and sheet; nothing runs, nothing is written."""
+    return prepare(pipeline_file, sheet_file, params, folder=Path.cwd(), sheet=sheet)
 
 
 def open_state(state: Path, launch: Path, **options: Any) -> Database:

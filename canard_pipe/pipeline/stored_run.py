@@ -47,7 +47,8 @@ class RunOptions:
 
 _PATHS = ("folder", "work", "results")
 _PLAIN = ("cpus", "memory_bytes", "slots", "limits", "executor", "slurm", "suspend_always")
-_OF_SHEET = ("delimiter", "encoding", "columns", "pad", "checksums")
+_OF_SHEET = ("delimiter", "encoding", "format", "pad", "twins", "expand", "checksums", "skip_bad_rows")
+_LISTS_OF_SHEET, _PATHS_OF_SHEET = ("columns", "on"), ("units", "folder")
 
 
 def run_row(database: Database, run_id: str, options: RunOptions, prepared: Prepared) -> Row:
@@ -55,7 +56,8 @@ def run_row(database: Database, run_id: str, options: RunOptions, prepared: Prep
     codec = database.codec
     settings = {name: json.loads(codec.encode(getattr(options, name))) for name in _PATHS}
     settings |= {name: getattr(options, name) for name in _PLAIN}
-    settings["sheet"] = {name: getattr(options.sheet, name) for name in _OF_SHEET}
+    settings["sheet"] = {name: getattr(options.sheet, name) for name in (*_OF_SHEET, *_LISTS_OF_SHEET)}
+    settings["sheet"] |= {name: json.loads(codec.encode(getattr(options.sheet, name))) for name in _PATHS_OF_SHEET}
     runtime = database.runtime()
     return {
         "run_id": run_id,
@@ -79,14 +81,16 @@ def stored_options(database: Database, state: Path) -> RunOptions:
         raise InputError(f"the state {state} knows no run yet: use canard-pipe run PIPELINE SHEET first")
     _, _, pipeline_file, sheet_file, params, settings = rows[0]
     given: dict[str, Any] = json.loads(settings)
-    of_sheet = given["sheet"]
+    of_sheet: dict[str, Any] = given["sheet"]
+    of_sheet |= {name: of_sheet[name] and tuple(of_sheet[name]) for name in _LISTS_OF_SHEET}
+    of_sheet |= {name: database.codec.decode(json.dumps(of_sheet[name])) for name in _PATHS_OF_SHEET}
     return RunOptions(
         pipeline_file=database.codec.decode(pipeline_file),
         sheet_file=database.codec.decode(sheet_file),
         params=tuple(json.loads(params)),
         launch=database.root,
         state=state,
-        sheet=SheetOptions(**of_sheet | {"columns": of_sheet["columns"] and tuple(of_sheet["columns"])}),
+        sheet=SheetOptions(**of_sheet | {"on": of_sheet["on"] or ()}),
         **{name: database.codec.decode(json.dumps(given[name])) for name in _PATHS},
         **{name: given[name] for name in _PLAIN},
     )

@@ -61,7 +61,8 @@ pipeline = Pipeline("strict", rows=Row, key="sample")
 def one(sample, ctx):
     (sample.rows[0].fastq_1.parent / "it-ran").touch()
 """
-PLANTED: dict[str, tuple[str, list[tuple[int, str | None, str]]]] = {  # each sheet with its errors: line, column and a word of the rule
+# Each sheet with its errors: line, column and a word of the rule.
+PLANTED: dict[str, tuple[str, list[tuple[int, str | None, str]]]] = {
     "names.csv": (
         "sample,fastq_1\nA,a.fq\n.hidden,b.fq\nA,a.fq\n",
         [(3, "sample", "dot"), (4, None, "line 2")],
@@ -103,3 +104,85 @@ def test_five_sheets_with_planted_errors_are_told_whole_and_nothing_runs(tmp_pat
     assert told == 10
     assert not (tmp_path / ".canard").exists()
     assert not (tmp_path / "it-ran").exists()
+
+
+def lay_out_strict(tmp_path, sheet):
+    (tmp_path / "strict.py").write_text(STRICT)
+    for name in ("a.fq", "b.fq"):
+        (tmp_path / name).write_text("@r\nA\n+\nI\n")
+    (tmp_path / "s.csv").write_text(sheet)
+
+
+def states(tmp_path):
+    rows = json.loads(canard(tmp_path, "status", "--json").stdout)
+    return {row["sample"]: row["state"] for row in rows}
+
+
+def test_bad_rows_are_failed_samples_by_option_and_run_when_mended(tmp_path):
+    """SHEETS 14: the count adds up; BUGS 24."""
+    lay_out_strict(tmp_path, "sample,fastq_1\nA,a.fq\nB,missing.fq\n")
+    ran = canard(tmp_path, "run", "strict.py", "s.csv", "--skip-bad-rows")
+    assert ran.returncode == 1
+    assert states(tmp_path) == {"A": "done", "B": "failed"}
+    why = json.loads(canard(tmp_path, "why", "B", "--json").stdout)
+    assert why["cause"]["kind"] == "sheet"
+    assert "s.csv:3: column fastq_1: there is no such file" in why["error"]
+    (tmp_path / "missing.fq").write_text("@r\nA\n+\nI\n")
+    assert canard(tmp_path, "run", "strict.py", "s.csv", "--skip-bad-rows").returncode == 0
+    assert states(tmp_path) == {"A": "done", "B": "done"}
+
+
+def test_a_clean_copy_is_written_once_and_reads_as_the_sheet(tmp_path):
+    """SHEETS 24."""
+    lay_out_strict(tmp_path, "\ufeffsample ;fastq_1\r\n\r\nA;a.fq\r\n")
+    done = canard(tmp_path, "check", "strict.py", "s.csv", "--clean-copy", "clean.csv")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "clean.csv").read_text() == f"sample,fastq_1\nA,{tmp_path / 'a.fq'}\n"
+    again = canard(tmp_path, "check", "strict.py", "s.csv", "--clean-copy", "clean.csv")
+    assert again.returncode == 2
+    assert "not overwritten" in again.stderr
+
+
+UNITS = """
+from __future__ import annotations
+from canard_pipe import InputFile, Pipeline, SampleRow
+
+class Row(SampleRow):
+    name: str
+    group: str
+    fq1: InputFile
+
+pipeline = Pipeline("units", rows=Row, key="name")
+
+@pipeline.sample
+def one(sample, ctx):
+    return [row.fq1.name for row in sample.rows]
+"""
+
+
+def test_two_tables_are_joined_and_retry_reads_them_again(tmp_path):
+    """SHEETS 17; paths start where --folder says."""
+    (tmp_path / "units.py").write_text(UNITS)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "reads").mkdir()
+    for name in ("1.fq", "2.fq", "3.fq"):
+        (tmp_path / "reads" / name).write_text("@r\nA\n+\nI\n")
+    (tmp_path / "tables" / "samples.tsv").write_text("name\tgroup\nA\tx\nB\ty\n")
+    (tmp_path / "tables" / "units.tsv").write_text("name\tfq1\nA\t1.fq\nA\t2.fq\nB\t3.fq\n")
+    line = ["units.py", "tables/samples.tsv", "--units", "tables/units.tsv", "--on", "name", "--folder", "reads"]
+    ran = canard(tmp_path, "run", *line)
+    assert ran.returncode == 0, ran.stderr
+    asked = canard(tmp_path, "sql", "--json", "SELECT result FROM canard_absurd.tasks ORDER BY id")
+    assert [json.loads(row["result"]) for row in json.loads(asked.stdout)] == [["1.fq", "2.fq"], ["3.fq"]]
+    assert canard(tmp_path, "retry", "A", "--from", "check-inputs").returncode == 0
+    assert "as before" in canard(tmp_path, "run", *line, "--dry-run").stdout
+
+
+def test_standard_input_is_checked_and_a_run_asks_for_a_file(tmp_path):
+    """SHEETS 2."""
+    lay_out_strict(tmp_path, "")
+    good = canard(tmp_path, "check", "strict.py", "-", input="sample,fastq_1\nA,a.fq\n")
+    assert good.returncode == 0, good.stderr
+    refused = canard(tmp_path, "run", "strict.py", "-", input="sample,fastq_1\nA,a.fq\n")
+    assert refused.returncode == 2
+    assert "Save the sheet first" in refused.stderr
