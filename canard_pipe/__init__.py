@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         ValueEncodeError,
     )
     from canard_pipe.execution.resources import Escalate
+    from canard_pipe.execution.retry import Tries
     from canard_pipe.pipeline.api import open as open
     from canard_pipe.pipeline.api import work
     from canard_pipe.pipeline.definition import Pipeline
@@ -72,6 +73,7 @@ _HOMES = {
     "FileCheck": "canard_pipe.pipeline.rows",
     "Escalate": "canard_pipe.execution.resources",
     "RetryPolicy": "canard_pipe.engine.retry_policy",
+    "Tries": "canard_pipe.execution.retry",
 }
 
 # `open` is public too, but not for `import *`: it would hide Python's own.
@@ -81,8 +83,8 @@ __all__ = [
     "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError", "OutputError",
     "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError", "PublishError", "ReplayError",
     "RestoreError", "ResultUnavailable", "RetryPolicy", "SampleRow", "SampleSkipped", "SchemaError", "SheetError",
-    "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "ValueEncodeError", "__version__",
-    "work",
+    "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "Tries", "ValueEncodeError",
+    "__version__", "work",
 ]  # fmt: skip
 
 

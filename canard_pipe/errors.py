@@ -225,20 +225,25 @@ class CloseError(ExceptionGroup, CanardError):
 class CommandError(CanardError):
     """A supervised command did not succeed (E18).
 
-    ``cause`` is one word for policy and reports: ``exit``, ``signal``, ``oom``, ``timeout``,
-    ``not_found``, ``not_executable``, ``output``. ``folder`` is the folder of the try: command.sh, logs, outputs.
+    ``cause`` is one word for policy and reports, those of canard_pipe/execution/causes.py; ``facts`` is the rest as
+    data. ``folder`` is the folder of the try: command.sh, logs, outputs. ``again`` is what follows from how often the
+    command is to be tried, once that was looked up (canard_pipe/execution/retry.py).
     """
 
     cause = "command"
 
-    def __init__(self, message: str, *, folder: Path, facts: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, message: str, *, folder: Path, cause: str | None = None, facts: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.folder, self.facts = folder, dict(facts or {})
+        self.cause = cause or self.cause
+        self.again: Any = None
 
 
 class CommandFailed(CommandError):
-    """A member of the command ended with another ``exit_code`` than 0, or by a ``signal`` (its name); or its memory
-    ran out (cause ``oom``)."""
+    """A member of the command ended with another ``exit_code`` than 0, or by a ``signal`` (its name); or it was ended
+    since its memory ran out."""
 
     cause = "exit"
 
@@ -249,11 +254,11 @@ class CommandFailed(CommandError):
         folder: Path,
         exit_code: int | None,
         signal: str | None,
+        cause: str | None = None,
         facts: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(message, folder=folder, facts=facts)
+        super().__init__(message, folder=folder, cause=cause or ("signal" if signal else "exit"), facts=facts)
         self.exit_code, self.signal = exit_code, signal
-        self.cause = "signal" if signal else "exit"
 
 
 class CommandTimeout(CommandError):
@@ -265,18 +270,18 @@ class CommandTimeout(CommandError):
 class CommandNotStarted(CommandError):
     """The program is not there (cause ``not_found``) or cannot be executed (``not_executable``)."""
 
-    def __init__(self, message: str, *, folder: Path, cause: str) -> None:
-        super().__init__(message, folder=folder)
-        self.cause = cause
-
 
 class OutputError(CommandError):
     """The command ended with 0, but a declared output is missing, empty or damaged. ``problems`` names each."""
 
     cause = "output"
 
-    def __init__(self, problems: Sequence[str], *, folder: Path) -> None:
-        super().__init__("; ".join(problems), folder=folder)
+    def __init__(
+        self, problems: Sequence[str], *, folder: Path, cause: str | None = None,
+        facts: dict[str, Any] | None = None, details: str = "",
+    ) -> None:
+        super().__init__("; ".join(problems) + details, folder=folder, cause=cause,
+                         facts=dict(facts or {}) | {"problems": list(problems)})
         self.problems = tuple(problems)
 
 

@@ -21,6 +21,11 @@ param_option = click.option(
     "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter of the pipeline; may be repeated."
 )
 
+limit_option = click.option(
+    "--limit", "limits", metavar="NAME=N", multiple=True,
+    help="How much of a named limit of the pipeline, such as ftp=2, commands may use at once; may be repeated.",
+)  # fmt: skip
+
 _SHEET_OPTIONS = (
     click.option("--encoding", metavar="NAME", help="The encoding of the sheet, such as latin-1; UTF-8 by default."),
     click.option("--delimiter", metavar="CHAR", help="What separates the cells of the sheet; by its name by default."),
@@ -87,6 +92,17 @@ def sheet_from(
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(","))
+
+
+def limits_from(given: tuple[str, ...]) -> dict[str, int]:
+    """Return the limits of ``--limit``. Raises click.UsageError."""
+    limits = {}
+    for text in given:
+        name, _, amount = text.partition("=")
+        if not name or not amount.isascii() or not amount.isdecimal() or int(amount) < 1:
+            raise click.UsageError(f"--limit wants NAME=N with a whole number from 1, such as ftp=2, not {text!r}.")
+        limits[name] = int(amount)
+    return limits
 
 
 def pipeline_and_sheet(command: Callable[..., Any]) -> Callable[..., Any]:

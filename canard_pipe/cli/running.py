@@ -12,6 +12,8 @@ import click
 from canard_pipe.cli import output
 from canard_pipe.cli.options import (
     json_option,
+    limit_option,
+    limits_from,
     param_option,
     pipeline_and_sheet,
     profile_option,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 @param_option
 @click.option("--cpus", type=click.FloatRange(min=0, min_open=True), help="How many cpus commands may use at once.")
 @click.option("--memory", metavar="SIZE", help="How much memory commands may ask for at once, such as 8G.")
+@limit_option
 @click.option("--slots", type=click.IntRange(1, 10_000), help="How many samples may be in work at once.")
 @sheet_options
 @state_option
@@ -57,6 +60,7 @@ def run(
     params: tuple[str, ...],
     cpus: float | None,
     memory: str | None,
+    limits: tuple[str, ...],
     slots: int | None,
     state: str | None,
     work: str | None,
@@ -108,7 +112,7 @@ def run(
         cpus=settings["cpus"],
         memory_bytes=settings["memory"],
         slots=settings["slots"],
-        limits=settings["limits"] or {},
+        limits={**(settings["limits"] or {}), **limits_from(limits)},
         executor=settings["executor"],
         slurm=settings.table("slurm"),
         suspend_always=suspend_always,

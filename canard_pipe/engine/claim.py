@@ -199,18 +199,21 @@ class Claim:
         self._end("complete_tasks", row, Ending("completed", "completed"))
 
     def fail(
-        self, message: str, delay_seconds: float = 0.0, *, fatal: bool = False, cause: dict[str, Any] | None = None
+        self, message: str, delay_seconds: float = 0.0, *, fatal: bool = False, counted: bool = True,
+        cause: dict[str, Any] | None = None,
     ) -> None:
         """Count one failure; the task is ready again after the delay, or failed when its budget is used (F13).
 
-        ``fatal`` ends the task at once. ``cause`` is kept as data with the attempt.
+        ``fatal`` ends the task at once. Not ``counted``: ready again whatever its budget says; the caller sees to it
+        that this ends. ``cause`` is kept as data with the attempt.
         """
         if not isinstance(message, str):
             raise arguments.InputError("message must be text")
         arguments.seconds("delay_seconds", delay_seconds, zero=True)
         text = message.encode(errors="replace").decode()
-        row = self._owner_row() | {"error": text, "delay_us": round(delay_seconds * 1e6), "fatal": fatal}
-        used = fatal or self.failures + 1 >= self.grant.max_failures
+        row = self._owner_row() | {"error": text, "delay_us": round(delay_seconds * 1e6), "fatal": fatal,
+                                    "counted": fatal or counted}
+        used = fatal or (counted and self.failures + 1 >= self.grant.max_failures)
         self._end("fail_tasks", row, Ending("failed", "failed" if used else "ready"), error=text, cause=cause)
 
     def quarantine(self, reason: str) -> None:

@@ -48,11 +48,12 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a handler's exception is to be recorded."""
+    """How a handler's exception is to be recorded; see :meth:`Claim.fail`."""
 
     message: str
     delay_seconds: float = 0.0
     fatal: bool = False
+    counted: bool = True
     cause: dict[str, Any] | None = None
 
 
@@ -158,7 +159,8 @@ def _quarantine(claim: Claim, error: RestoreError) -> Outcome:
 
 def _record(claim: Claim, error: Exception, failure: Failure) -> Outcome:
     try:
-        claim.fail(failure.message, failure.delay_seconds, fatal=failure.fatal, cause=failure.cause)
+        claim.fail(failure.message, failure.delay_seconds, fatal=failure.fatal, counted=failure.counted,
+                   cause=failure.cause)
     except LeaseLost:
         return Outcome(claim.id, claim.attempt, "lost", None, error=error)
     except StorageError as storage_error:

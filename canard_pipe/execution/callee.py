@@ -1,7 +1,7 @@
 """The program that ``ctx.call`` starts in the folder of a try: call a function by its file, keep its result.
 
-Started as ``python -P callee.py``. Reads ``arguments.json``, writes ``result.json`` by rename. A traceback shows
-the user's frames only.
+Started as ``python -P callee.py``. Reads ``arguments.json``, writes ``result.json`` by rename, or ``exception.json``:
+type, message and the user's frame. A traceback shows the user's frames only.
 """
 
 from __future__ import annotations
@@ -41,6 +41,20 @@ def users_part(trace: TracebackType | None, file: str) -> TracebackType | None:
     return part or trace
 
 
+def described(error: Exception, trace: TracebackType | None, file: str) -> dict[str, str]:
+    """Return an exception as data, with the last frame in the user's file, or the last at all."""
+    frames = traceback.extract_tb(trace)
+    at = next((frame for frame in reversed(frames) if frame.filename == file), frames[-1] if frames else None)
+    where = "" if at is None else f"{at.filename}:{at.lineno} in {at.name}"
+    return {"type": type(error).__name__, "message": str(error), "where": where}
+
+
+def keep(name: str, text: str) -> None:
+    """Write a file of the try, by rename."""
+    Path(f"{name}.new").write_text(text, encoding="utf-8", errors="replace")
+    os.replace(f"{name}.new", name)  # noqa: PTH105 - beside the write, in the current folder
+
+
 def main() -> int:
     """Call the function that ``arguments.json`` names; return the exit code."""
     content = json.loads(Path("arguments.json").read_text(encoding="utf-8"))
@@ -56,10 +70,11 @@ def main() -> int:
         value = function(*codec.decode(json.dumps(content["arguments"])))
         text = codec.encode(value)
     except Exception as error:
-        traceback.print_exception(type(error), error, users_part(error.__traceback__, content["file"]))
+        trace = users_part(error.__traceback__, content["file"])
+        traceback.print_exception(type(error), error, trace)
+        keep("exception.json", json.dumps(described(error, trace, content["file"])))
         return 1
-    Path("result.json.new").write_text(text, encoding="utf-8")
-    os.replace("result.json.new", "result.json")  # noqa: PTH105 - beside the write, in the current folder
+    keep("result.json", text)
     return 0
 
 

@@ -17,7 +17,7 @@ from canard_pipe.engine.values import Codec
 from canard_pipe.errors import InputError
 from canard_pipe.execution.command import Call
 
-ARGUMENTS, RESULT = "arguments.json", "result.json"
+ARGUMENTS, RESULT, EXCEPTION = "arguments.json", "result.json", "exception.json"
 _CALLEE = Path(__file__).with_name("callee.py")
 
 

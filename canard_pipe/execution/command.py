@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import TypedDict
@@ -20,17 +20,24 @@ from canard_pipe.execution.resources import (
     parse_seconds,
     time_seconds,
 )
+from canard_pipe.execution.retry import Given, Tries, tries_of
 
 Argument = str | int | float | PurePath
 OWN_FILES = frozenset({"command.sh", "stdout.log", "stderr.log", "status.json", "status.json.new", "tmp"})
+
+
+Check = Callable[[Path], str | None]
 
 
 class Options(TypedDict, total=False):
     """What every command can be given.
 
     ``outputs``: files or folders, relative to the folder of the try, that must be there and whole afterwards.
+    ``check``: a function of that folder that looks at what the command made; it returns None, or a text that says
+    what is wrong, and may be called again.
     ``cpus``, ``memory`` ("4G"), ``time`` ("2h"): what is asked for; memory and time may be an ``Escalate``. The
-    command is ended at ``time``; memory is accounted, not enforced, on the local machine.
+    command is ended at ``time``, and when its tree is seen to use a tenth more than ``memory``.
+    ``tries``: how often it is tried, by how it fails; see :class:`Tries`.
     ``timeout``: seconds (or "90s") after which it is ended, if that is less than ``time``.
     ``limits``: names (or names with amounts) of limits of the run, such as licences.
     ``env``: variables for the command; a value of None takes the run's own. See environment.py for the others.
@@ -41,6 +48,8 @@ class Options(TypedDict, total=False):
     """
 
     outputs: Iterable[str | PurePath]
+    check: Check | None
+    tries: Tries | Given | None
     cpus: float
     memory: str | int | Escalate | None
     time: str | float | Escalate | None
@@ -73,6 +82,8 @@ class Command:
 
     members: tuple[tuple[str, ...], ...]
     outputs: tuple[str, ...] = ()
+    check: Check | None = None
+    tries: Tries = field(default_factory=Tries)
     cpus: float = 1
     memory: str | int | Escalate | None = None
     time: str | float | Escalate | None = None
@@ -138,6 +149,8 @@ def command(
     made = Command(
         members=tuple(_member(member) for member in members),
         outputs=_outputs(options.get("outputs", ())),
+        check=_check(options.get("check")),
+        tries=tries_of(options.get("tries")),
         cpus=options.get("cpus", 1),
         memory=options.get("memory"),
         time=options.get("time"),
@@ -195,6 +208,12 @@ def _outputs(outputs: Iterable[str | PurePath]) -> tuple[str, ...]:
             raise InputError(f"the output name {name!r} is canard-pipe's own")
         names.append(str(path))
     return tuple(names)
+
+
+def _check(check: Check | None) -> Check | None:
+    if check is not None and not callable(check):
+        raise InputError(f"check must be a function of the folder of the try, not {check!r}")
+    return check
 
 
 def _stdout(name: str | None) -> str | None:

@@ -13,11 +13,12 @@ from typing import Any, TypeVar, Unpack, cast
 from canard_pipe.engine.claim import Claim, Grant
 from canard_pipe.engine.database import Database
 from canard_pipe.errors import InputError, RestoreError
-from canard_pipe.execution import calling, folders, shelltext
+from canard_pipe.execution import calling, folders, outputs, shelltext
 from canard_pipe.execution.command import Argument, Command, Options, command
 from canard_pipe.execution.executor import Executor
 from canard_pipe.execution.outcome import CommandRun
 from canard_pipe.execution.record import Identity
+from canard_pipe.execution.retry import Tries
 
 T = TypeVar("T")
 
@@ -45,8 +46,10 @@ class CommandContext(Claim):
         origin: str,
         environ: Mapping[str, str],
         task_folder: str | None = None,
+        tries: Tries | None = None,
     ) -> None:
         super().__init__(database, grant)
+        self.tries = tries or Tries()
         self.executor, self.work, self.environ = executor, work, environ
         self.task_folder = folders.safe_name(grant.id) if task_folder is None else task_folder
         self._origin = f"{origin}:{grant.seq}"  # an ID that was removed and spawned again is another task
@@ -98,6 +101,10 @@ class CommandContext(Claim):
             raise RestoreError(
                 f"the result of {call.label} in {folder} cannot be read: {error}", task_id=self.id, operation="call"
             ) from error
+
+    def output_problems(self, folder: Path, names: Sequence[str]) -> list[str]:
+        """Return what is wrong with the outputs of a try that has ended with 0; a layer above may look deeper."""
+        return outputs.problems(folder, names)
 
     def scratch(self) -> Path:
         """Return a folder for intermediate files that lives until the step is saved, whatever happens between.
@@ -165,11 +172,12 @@ def contexts(
     *,
     environ: Mapping[str, str] | None = None,
     task_folder: Callable[[Grant], str] = lambda grant: folders.safe_name(grant.id),
+    tries: Tries | None = None,
 ) -> Callable[[Database, Grant], CommandContext]:
     """Return what makes the contexts of a database: to be given to it as ``claim_type``.
 
     ``work`` is where folders of tries go, ``environ`` the run's environment (that of the process by default),
-    ``task_folder`` names the folder of a task below ``work``.
+    ``task_folder`` names the folder of a task below ``work``, ``tries`` holds for what a command's own does not name.
     """
     run_environment = dict(os.environ if environ is None else environ)
     origins: weakref.WeakKeyDictionary[Database, str] = weakref.WeakKeyDictionary()
@@ -180,7 +188,7 @@ def contexts(
             origin = origins[database] = str(database.query("database_origin")[0][0])
         return CommandContext(
             database, grant, executor=executor, work=work.absolute(), origin=origin,
-            environ=run_environment, task_folder=task_folder(grant),
+            environ=run_environment, task_folder=task_folder(grant), tries=tries,
         )
 
     return make

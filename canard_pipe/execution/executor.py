@@ -88,6 +88,10 @@ class Executor(Protocol):
     @property
     def suspends(self) -> bool: ...
 
+    @property
+    def most_memory_bytes(self) -> int | None:
+        """The most memory that one command can get; None if that is not known."""
+
     def admit(
         self, claim: Leaseholder, command: Command, request: Request, step: str
     ) -> AbstractContextManager[Slot]:

@@ -2,70 +2,96 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from canard_pipe.errors import CommandError, CommandFailed, CommandNotStarted, CommandTimeout
+from canard_pipe.errors import CommandError, CommandFailed, CommandNotStarted, CommandTimeout, OutputError
+from canard_pipe.execution import calling, causes
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.folders import last_lines
-from canard_pipe.execution.record import MemberEnd, Record
+from canard_pipe.execution.record import Record
 
 _SHELL_SIGNAL = 128
 
 
-def failure_of(record: Record, command: Command, folder: Path) -> CommandError | None:
-    """Return the error that a record means, or None if the command succeeded.
+def failure_of(record: Record, command: Command, folder: Path, problems: Sequence[str] = ()) -> CommandError | None:
+    """Return the error that a try means, or None if it succeeded. ``problems`` are those of its outputs.
 
-    The ``cause`` of a CommandFailed is ``exit``, ``signal`` or ``oom``.
+    Its ``cause`` is the word of causes.py, its ``facts`` say the rest as data.
     """
+    word = causes.of_record(record, folder)
+    if word is None and not problems:
+        return None
+    evidence = record.evidence
+    if word in (None, causes.EXIT, causes.DISK_FULL):
+        evidence = causes.full_disk(folder)
+        word = causes.DISK_FULL if evidence else word or causes.OUTPUT
     facts: dict[str, Any] = {
         "command": command.text(), "exit_code": record.exit_code, "signal": record.signal,
-        "peak_memory_bytes": record.peak_memory_bytes, "oom": record.oom,
-    }
-    if record.ended_by == "timeout":
+        "peak_memory_bytes": record.peak_memory_bytes, "oom": record.oom, "evidence": evidence,
+    }  # fmt: skip
+    full = "" if word != causes.DISK_FULL else f"\n  the disk of this folder is full: {evidence}"
+    if record.succeeded:
+        return OutputError(problems, folder=folder, cause=word, facts=facts, details=full)
+    if word == causes.TIMEOUT:
         text = f"the command ran longer than its time and was ended: {command.text()}"
         return CommandTimeout(_with_details(text, folder), folder=folder, facts=facts)
-    if record.cause is not None:
-        hint = ""
-        program = record.error or ""
-        if record.cause == "not_found" and any("/" in m[0] and not m[0].startswith("/") for m in command.members):
-            hint = "; relative paths are relative to the folder of the try"
-        return CommandNotStarted(
-            _with_details(f"the command could not be started: {program}{hint}", folder), folder=folder,
-            cause=record.cause,
-        )
-    if record.succeeded:
-        return None
-    error = CommandFailed(
-        _with_details(_how(record, command), folder), folder=folder, exit_code=record.exit_code,
-        signal=record.signal, facts=facts,
-    )
-    if record.oom:
-        error.cause = "oom"
-    return error
-
-
-def _how(record: Record, command: Command) -> str:
-    position, member = _culprit(record)
+    if record.cause in causes.HOPELESS:
+        text = f"the command could not be started: {record.error or ''}{_where_paths_start(record, command)}"
+        return CommandNotStarted(_with_details(text, folder), folder=folder, cause=record.cause, facts=facts)
+    position = _culprit(record)
     if len(command.members) > 1:
-        what = f"member {position} of {len(command.members)} of the pipe, {shlex.join(member.argv)},"
+        facts["member"] = shlex.join(command.members[position])
+    if command.call is not None:
+        facts |= _exception_of_call(folder)
+    return CommandFailed(
+        _with_details(_how(record, command, position, facts) + full, folder), folder=folder, cause=word,
+        exit_code=record.exit_code, signal=record.signal, facts=facts,
+    )  # fmt: skip
+
+
+def _where_paths_start(record: Record, command: Command) -> str:
+    relative = any("/" in member[0] and not member[0].startswith("/") for member in command.members)
+    if record.cause == causes.NOT_FOUND and relative:
+        return "; relative paths are relative to the folder of the try"
+    return ""
+
+
+def _exception_of_call(folder: Path) -> dict[str, Any]:
+    """Return what the function of a ctx.call has raised, and where in the user's file."""
+    try:
+        raised = json.loads((folder / calling.EXCEPTION).read_text(encoding="utf-8"))
+        return {name: str(raised[name]) for name in ("type", "message", "where")}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _how(record: Record, command: Command, position: int, facts: dict[str, Any]) -> str:
+    if len(command.members) > 1:
+        members = len(command.members)
+        what = f"member {position + 1} of {members} of the pipe, {shlex.join(command.members[position])},"
     else:
         what = f"the command {command.text()}"
-    return f"{what} {_ending(record)}"
+    raised = f": {facts['type']}: {facts['message']}, at {facts['where']}" if "where" in facts else ""
+    return f"{what} {_ending(record)}{raised}"
 
 
-def _culprit(record: Record) -> tuple[int, MemberEnd]:
-    for position, member in enumerate(record.members, 1):
-        if (member.exit_code, member.signal) == (record.exit_code, record.signal):
-            return position, member
-    return 1, record.members[0]
+def _culprit(record: Record) -> int:
+    """Return which member says how the whole ended, from 0."""
+    ends = [(member.exit_code, member.signal) for member in record.members]
+    end = (record.exit_code, record.signal)
+    return ends.index(end) if end in ends else 0
 
 
 def _ending(record: Record) -> str:
+    if record.ended_by == "memory":
+        return f"was ended since its memory ran out: {record.evidence}"
     if record.oom:
-        return "was ended by the system, most likely since memory ran out (SIGKILL)"
+        return f"was ended by the system, most likely since memory ran out (SIGKILL): {record.evidence}"
     if record.signal == "SIGPIPE":
         return (
             "was ended by SIGPIPE: the next member stopped reading before the end (as head does); "

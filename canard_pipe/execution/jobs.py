@@ -92,7 +92,8 @@ def facts_of(record: Record) -> Row:
     """Return what a record says of its try, as columns."""
     return {
         "exit_code": record.exit_code, "signal": record.signal, "peak_memory_bytes": record.peak_memory_bytes,
-        "cpu_seconds": record.cpu_seconds, "host": record.host,
+        "cpu_seconds": record.cpu_seconds, "read_bytes": record.read_bytes, "written_bytes": record.written_bytes,
+        "host": record.host,
         "started_us": record.started_us, "ended_us": record.ended_us,
     }
 

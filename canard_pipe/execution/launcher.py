@@ -41,6 +41,7 @@ CONTROL = 0
 _PR_SET_CHILD_SUBREAPER = 36
 _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)  # the run decides; it tells by message
 SAMPLE_SECONDS = 1.0
+WATCH_SECONDS = 0.25  # while a try has a limit of memory
 LOOK_SECONDS = 0.02
 GIVE_UP_SECONDS = 30.0  # a process in uninterruptible sleep does not die; the try ends without it and says so
 
@@ -144,6 +145,8 @@ class Launcher:
         attempt = tries.Try(message, self.tree.newest())
         if not self.tries:
             self._next_sample = attempt.started + SAMPLE_SECONDS
+        if attempt.memory_limit:
+            self._next_sample = min(self._next_sample, attempt.started + WATCH_SECONDS)
         self.tries[attempt.token] = attempt
         attempt.failure = spawning.start(message, attempt.add)
         if attempt.failure is not None:
@@ -175,8 +178,8 @@ class Launcher:
             for attempt in self.tries.values():
                 if pid in attempt.alive:
                     attempt.member_ended(pid, status, usage)
-                    if attempt.members_killed() and self.tree.oom_happened():
-                        attempt.oom = True
+                    if attempt.lack_of_memory is None and attempt.members_killed():
+                        attempt.lack_of_memory = self.tree.lack_of_memory(attempt)
                     break
             for attempt in self.tries.values():
                 if attempt.stage != tries.RUNNING:
@@ -185,17 +188,26 @@ class Launcher:
     def advance(self, now: float) -> None:
         """Do what is due."""
         if self.tries and now >= self._next_sample:
-            memory = self.tree.sample()
-            self._next_sample = now + max(SAMPLE_SECONDS, 50 * self.tree.cost)
-            self.send({"event": "memory", "bytes": memory})
+            self._look_at_memory(now)
         for attempt in list(self.tries.values()):
             if attempt.stage == tries.RUNNING:
                 if not attempt.alive:
                     self._members_are_gone(attempt, now)
                 elif attempt.deadline is not None and now >= attempt.deadline:
-                    self.stop(attempt, "timeout", attempt.grace)
+                    self.stop(attempt, tries.TIMEOUT, attempt.grace)
             if attempt.stage != tries.RUNNING and now >= attempt.look_at and attempt.token in self.tries:
                 self._look(attempt, now)
+
+    def _look_at_memory(self, now: float) -> None:
+        memory = self.tree.sample()
+        watched = any(attempt.memory_limit for attempt in self.tries.values())
+        self._next_sample = now + max(WATCH_SECONDS if watched else SAMPLE_SECONDS, 50 * self.tree.cost)
+        self.send({"event": "memory", "bytes": memory})
+        for attempt in list(self.tries.values()):
+            used = self.tree.over_memory(attempt, memory[attempt.token]) if attempt.stage == tries.RUNNING else None
+            if used is not None:
+                attempt.lack_of_memory = f"it used {used} bytes and had asked for {attempt.memory_limit}"
+                self.stop(attempt, tries.MEMORY, 0.0)  # at once, as the kernel would: it takes others' memory
 
     def _members_are_gone(self, attempt: tries.Try, now: float) -> None:
         left = self.tree.survivors(attempt, now)

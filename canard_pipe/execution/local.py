@@ -154,6 +154,11 @@ class LocalExecutor:
                 with self._lock:
                     self._admitted.discard(admitted)
 
+    @property
+    def most_memory_bytes(self) -> int:
+        """See :class:`Executor`."""
+        return self.budget.whole.memory_bytes
+
     def stop_all(self, grace_seconds: float | None = None) -> None:
         """End all commands and admit none: waiting and running handlers get TaskReleased. Does not wait.
 
@@ -189,6 +194,7 @@ class LocalExecutor:
             "stderr": "stderr.log",
             "outputs": job.command.outputs,
             "timeout": job.seconds,
+            "memory": job.request.memory_bytes,
             "grace": self.grace_seconds,
             "linger": self.linger_seconds,
             "sigpipe_ok": job.command.sigpipe_ok,

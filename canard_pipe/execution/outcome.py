@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from canard_pipe.errors import CommandError, LeaseLost, OutputError, ReplayError, StorageError, TaskReleased
-from canard_pipe.execution import calling, environment, folders, jobs, outputs
+from canard_pipe.errors import CommandError, LeaseLost, ReplayError, StorageError, TaskReleased
+from canard_pipe.execution import calling, environment, folders, history, jobs
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.executor import Job, Slot
 from canard_pipe.execution.failures import failure_of
 from canard_pipe.execution.folders import Attempt
+from canard_pipe.execution.history import Tried
 from canard_pipe.execution.jobs import Known
 from canard_pipe.execution.record import Identity, Record
 from canard_pipe.execution.resources import Request
@@ -75,30 +76,27 @@ class CommandRun:
         known = self._what_the_database_knows() if tried or self._executor.suspends else {}
         usable = {token: row for token, row in known.items() if replay and row.task_attempt >= since}
         self._wait_for_live(known, usable)
-        request = self._request(tried)
         found = self._replayable(tried, known, usable) if replay else None
         if found is not None and found.record.ended_by != "interrupted":
-            folder = self._settle(found.attempt, found.record, request, found.row)
+            before = [each for each in tried if each[0].number < found.attempt.number]
+            folder = self._settle(found.attempt, found.record, before, found.row)
             return Brought(folder, True, found.row.task_attempt if found.row else 0)
         if found is not None:
             self._mind_the_cluster(found, known)
-        seconds = self._command.seconds(sum(1 for _, record in tried if record and record.ended_by == "timeout"))
+        request = self._request(tried)
         with self._executor.admit(self._context, self._command, request, self._identity.step) as slot:
             last = tried[-1][0].number if tried else 0
             for _ in range(TRIES_AFTER_INTERRUPTION):
                 attempt = folders.new(self._place, last)
-                record = self._try(slot, attempt, request, seconds)
+                record = self._try(slot, attempt, request, history.seconds(self._command, tried))
                 if record.ended_by != "interrupted":
-                    return Brought(self._settle(attempt, record, request, None), False, self._context.attempt)
-                self._note(self._job(attempt, record, request), record, "interrupted", "launcher died", None)
+                    return Brought(self._settle(attempt, record, tried, None), False, self._context.attempt)
+                self._note(self._job(attempt, record, tried), record, "interrupted", "launcher died", None)
                 last = attempt.number
         raise StorageError(
             f"task {self._identity.task}: the launcher died {TRIES_AFTER_INTERRUPTION} times under the command "
             f"{self._command.text()}", operation="running a command", attempts=TRIES_AFTER_INTERRUPTION,
         )
-
-    def _request(self, tried: list[tuple[Attempt, Record | None]]) -> Request:
-        return self._command.request(sum(1 for _, record in tried if record and record.oom))
 
     def _wait_for_live(self, known: Mapping[str, Known], usable: Mapping[str, Known]) -> None:
         """Go back to sleep if this very command is at work; give up on what is at work in its place."""
@@ -109,9 +107,7 @@ class CommandRun:
                 self._context.suspend([("job", row.token)])
             self._context.ride("revoke_jobs", {"token": row.token})
 
-    def _replayable(
-        self, tried: list[tuple[Attempt, Record | None]], known: Mapping[str, Known], usable: Mapping[str, Known]
-    ) -> _Ended | None:
+    def _replayable(self, tried: Tried, known: Mapping[str, Known], usable: Mapping[str, Known]) -> _Ended | None:
         """Return the try that is the outcome, if there is one."""
         ended = [
             (attempt, record) for attempt, record in tried
@@ -145,7 +141,7 @@ class CommandRun:
 
     def _mind_the_cluster(self, ended: _Ended, known: Mapping[str, Known]) -> None:
         """Note a job that was ended for no fault of its command; too many of them in a row are a failure."""
-        job = self._job(ended.attempt, ended.record, self._request([]))
+        job = self._job(ended.attempt, ended.record, [])
         before = 0
         for row in reversed([row for row in known.values() if row.token != ended.record.token]):
             if row.state != jobs.INTERRUPTED or row.cause is None or row.archived:
@@ -174,10 +170,14 @@ class CommandRun:
             Job(token, self._digest, self._identity, command, attempt.number, folder, variables, seconds, request)
         )
 
-    def _settle(self, attempt: Attempt, record: Record, request: Request, row: Known | None) -> Path:
-        """Return the folder of a successful try; note the outcome and raise the error of another."""
-        job = self._job(attempt, record, request)
-        if row is None or row.state == jobs.ENDED:
+    def _settle(self, attempt: Attempt, record: Record, before: Tried, row: Known | None) -> Path:
+        """Return the folder of a successful try; note the outcome and raise the error of another.
+
+        ``before``: the tries before this one. ``row``: what the database knows of it.
+        """
+        job = self._job(attempt, record, before)
+        new = row is None or row.state == jobs.ENDED
+        if new:
             _remove_if_used(attempt.folder / "tmp")
             if record.left_over:
                 log.warning(
@@ -189,21 +189,35 @@ class CommandRun:
             if record.ended_by == "stop":
                 raise TaskReleased(self._identity.task)
             raise LeaseLost(self._identity.task, self._context.attempt, operation="its command")
-        error: CommandError | None = failure_of(record, self._command, attempt.folder)
-        if error is None:
-            problems = outputs.problems(attempt.folder, self._command.outputs)
-            error = OutputError(problems, folder=attempt.folder) if problems else None
-        if row is None or row.state == jobs.ENDED:
+        problems = self._problems(attempt, new=new) if record.succeeded else []
+        error: CommandError | None = failure_of(record, self._command, attempt.folder, problems)
+        if new:
             self._note(job, record, "failed" if error else "done", error.cause if error else None, row)
         if error is not None:
+            error.again = history.again(
+                self._command, [*before, (attempt, record)], error.cause, self._context.tries,
+                self._executor.most_memory_bytes,
+            )
             raise error
         return attempt.folder
 
-    def _job(self, attempt: Attempt, record: Record, request: Request) -> Job:
+    def _problems(self, attempt: Attempt, *, new: bool) -> list[str]:
+        """Return what is wrong with what a try has made; the check of one's own is asked while it is ``new``."""
+        problems = self._context.output_problems(attempt.folder, self._command.outputs)
+        if self._command.check is not None and new and not problems:
+            self._context.check()
+            said = self._command.check(attempt.folder)
+            problems = [] if said is None else [str(said)]
+        return problems
+
+    def _job(self, attempt: Attempt, record: Record, before: Tried) -> Job:
         return Job(
             record.token, record.digest, self._identity, self._command, attempt.number, attempt.folder, {},
-            self._command.seconds(), request,
+            history.seconds(self._command, before), self._request(before),
         )
+
+    def _request(self, tried: Tried) -> Request:
+        return history.request(self._command, tried, self._executor.most_memory_bytes)
 
     def _note(self, job: Job, record: Record, state: str, cause: str | None, row: Known | None) -> None:
         """Let the end of this try join the next transaction: as a row of its own, or in that which it has."""

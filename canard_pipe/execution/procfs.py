@@ -91,6 +91,14 @@ def variable(pid: int, name: str) -> str | None:
     return None
 
 
+def proportional_bytes(pid: int) -> int:
+    """Return the memory of a process, pages shared with others divided among them; 0 if it is gone or not ours."""
+    for line in (read(f"/proc/{pid}/smaps_rollup") or b"").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 class NewestPid:
     """The pid given out last, from /proc/loadavg.
 

@@ -41,9 +41,12 @@ class MemberEnd:
 class Record:
     """The end of one try.
 
-    ``ended_by`` is itself, timeout, lost or stop (the run's wish), or interrupted (the launcher died; never on
-    disk). ``exit_code`` and ``signal`` are those of the member that decides, both None after a timeout. ``cause``
-    is not_found or not_executable if nothing ran. ``outputs`` holds the size that each declared output had.
+    ``ended_by`` is itself, timeout, memory (it used more than it had asked for), lost or stop (the run's wish), or
+    interrupted (the launcher died; never on disk). ``exit_code`` and ``signal`` are those of the member that decides,
+    both None after timeout and memory. ``cause`` is not_found or not_executable if nothing ran. ``oom``: memory ran
+    out, as ``evidence`` shows. Peak memory is that of the whole tree at once, as far as looks at intervals tell; bytes
+    are those read from and written to storage, caches and pipes not counted. ``outputs`` holds the size that each
+    declared output had.
     """
 
     identity: Identity
@@ -61,7 +64,10 @@ class Record:
     boot_id: str = ""
     peak_memory_bytes: int | None = None
     cpu_seconds: float | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
     oom: bool = False
+    evidence: str | None = None
     left_over: int = 0
     outputs: tuple[tuple[str, int | None], ...] = ()
 
@@ -117,7 +123,10 @@ def parse(content: Any) -> Record:
             boot_id=str(content["boot_id"]),
             peak_memory_bytes=_optional(content["peak_memory_bytes"], int),
             cpu_seconds=float(content["cpu_seconds"]),
+            read_bytes=_optional(content.get("read_bytes"), int),
+            written_bytes=_optional(content.get("written_bytes"), int),
             oom=content["oom"] is True,
+            evidence=_optional(content.get("evidence"), str),
             left_over=int(content["left_over"]),
             outputs=tuple((name, _optional(size, int)) for name, size in content["outputs"].items()),
         )

@@ -68,11 +68,14 @@ class Escalate:
     """A request that grows when it was too small: ``Escalate("4G", max="32G")``, ``Escalate("1h", max="8h")``.
 
     Each failure *for that reason* (out of memory for memory, timeout for time) multiplies it by ``factor``, never
-    beyond ``max``. A failure for another reason changes nothing (BUGS 39).
+    beyond ``max``, nor beyond what the machine has. A failure for another reason changes nothing (BUGS 39).
+    With ``least`` the start may be computed, ``Escalate(3 * sample.input_bytes, least="2G", max="32G")``: what is below
+    ``least`` or beyond ``max`` is brought there; without it a start beyond ``max`` is an error.
     """
 
     start: str | float
     max: str | float = field(kw_only=True)
+    least: str | float | None = field(default=None, kw_only=True)
     factor: float = field(default=2.0, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -81,21 +84,28 @@ class Escalate:
 
     def bytes(self, failures: int) -> int:
         """Return the memory to ask for after so many failures for lack of it."""
-        return int(self._grown(_bytes(self.start), _bytes(self.max), failures))
+        return int(self._grown(_bytes, failures))
 
     def seconds(self, failures: int) -> float:
         """Return the time to ask for after so many timeouts."""
-        return self._grown(parse_seconds(self.start), parse_seconds(self.max), failures)
+        return self._grown(parse_seconds, failures)
 
-    def _grown(self, start: float, most: float, failures: int) -> float:
-        if most < start:
+    def _grown(self, parse: Callable[[str | float], float], failures: int) -> float:
+        most = parse(self.max)
+        value = self._start(parse, most)
+        if most < value:
             raise InputError(f"Escalate starts at {self.start!r}, which is more than its max {self.max!r}")
-        value = start
         for _ in range(failures):
             if value >= most or self.factor == 1:
                 break
             value *= self.factor
         return min(value, most)
+
+    def _start(self, parse: Callable[[str | float], float], most: float) -> float:
+        if self.least is None:
+            return parse(self.start)
+        computed = self.start if isinstance(self.start, int | float) else parse(self.start)
+        return min(max(computed, parse(self.least)), most)
 
 
 def _bytes(value: str | float) -> int:
@@ -204,7 +214,10 @@ class Budget:
         for name, amount in request.amounts().items():
             if name not in whole:
                 known = ", ".join(sorted(self.whole.limits)) or "none is defined"
-                raise BudgetError(f"there is no limit named {name.removeprefix('limit ')!r} ({known})")
+                raise BudgetError(
+                    f"there is no limit named {name.removeprefix('limit ')!r} ({known}); "
+                    "name it in limits= of the pipeline, or give --limit NAME=N to the run"
+                )
             if amount > whole[name]:
                 raise BudgetError(
                     f"a command asks for {_shown(name, amount)}, but all there is are {_shown(name, whole[name])}"

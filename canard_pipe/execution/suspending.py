@@ -25,7 +25,7 @@ from canard_pipe.execution.resources import Request
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
-_ENDS = {"itself": ENDED, "timeout": ENDED, "lost": CANCELLED}
+_ENDS = {"itself": ENDED, "timeout": ENDED, "memory": ENDED, "lost": CANCELLED}
 
 
 class _Sleeper:
@@ -100,6 +100,11 @@ class SuspendingLocal:
         self._local.budget.check(request)
         claim.check()
         yield _Slot(self, claim)
+
+    @property
+    def most_memory_bytes(self) -> int:
+        """See :class:`Executor`."""
+        return self._local.most_memory_bytes
 
     def running(self) -> list[RunningCommand]:
         """Return what waits and runs now."""

@@ -21,9 +21,12 @@ else:
     import procfs
 
 RUNNING, LINGERING, STOPPING = "running", "lingering", "stopping"
+TIMEOUT, MEMORY = "timeout", "memory"  # why a try was ended
 QUICK_SECONDS = 1.0  # so long pids have not come round since the try began
 DURABLE_SECONDS = 1.0
+MEMORY_TOLERANCE = 1.1
 _KILLED = 128 + signal.SIGKILL
+_BLOCK_BYTES = 512  # of the counters in rusage, whatever the disk
 
 
 class Member:
@@ -56,7 +59,10 @@ class Try:
         self.ended_by: str | None = None
         self.failure: spawning.Failure | None = None
         self.kill_at = self.look_at = self.linger_until = 0.0
-        self.cpu_seconds, self.peak_bytes, self.left_over, self.oom = 0.0, 0, 0, False
+        self.memory_limit: int = message["memory"] or 0
+        self.cpu_seconds, self.peak_bytes, self.left_over = 0.0, 0, 0
+        self.read_bytes = self.written_bytes = 0
+        self.lack_of_memory: str | None = None
 
     def add(self, argv: list[str], pid: int) -> None:
         """Take in a member that has been started."""
@@ -74,6 +80,8 @@ class Try:
             member.exit_code = os.WEXITSTATUS(status)
         self.cpu_seconds += usage.ru_utime + usage.ru_stime
         self.peak_bytes = max(self.peak_bytes, usage.ru_maxrss * 1024)  # KiB on Linux
+        self.read_bytes += usage.ru_inblock * _BLOCK_BYTES
+        self.written_bytes += usage.ru_oublock * _BLOCK_BYTES
 
     def members_killed(self) -> bool:
         """Tell whether a member looks killed from outside: by SIGKILL that was not ours, or 137 from a shell."""
@@ -101,6 +109,7 @@ class Try:
         code = failure.exit_code if failure else culprit.exit_code if culprit else 0
         killed_by = culprit.killed_by if culprit and not failure else None
         ended_by = self.ended_by or "itself"
+        cut_short = ended_by in (TIMEOUT, MEMORY)  # how it ended is our doing
         well = ended_by == "itself" and code == 0 and killed_by is None
         return {
             "version": 1,
@@ -111,8 +120,8 @@ class Try:
                 {"argv": member.argv, "exit_code": member.exit_code, "signal": _name(member.killed_by)}
                 for member in self.members
             ],
-            "exit_code": code if killed_by is None and ended_by != "timeout" else None,
-            "signal": _name(killed_by) if ended_by != "timeout" else None,
+            "exit_code": code if killed_by is None and not cut_short else None,
+            "signal": _name(killed_by) if not cut_short else None,
             "cause": failure.cause if failure else None,
             "error": failure.text if failure else None,
             "started_at": _iso(self.started_at),
@@ -122,7 +131,10 @@ class Try:
             "peak_memory_bytes": self.peak_bytes,
             "cpu_seconds": round(self.cpu_seconds, 6),
             "ended_by": ended_by,
-            "oom": self.oom,
+            "read_bytes": self.read_bytes,
+            "written_bytes": self.written_bytes,
+            "oom": self.lack_of_memory is not None,
+            "evidence": self.lack_of_memory,
             "left_over": self.left_over,
             "undead": undead,
             "outputs": {name: _size(f"{self.message['folder']}/{name}") for name in self.message["outputs"] if well},
@@ -198,6 +210,18 @@ class Tree:
         self._owners = owners
         return memory
 
+    def over_memory(self, attempt: Try, bytes_: int) -> int | None:
+        """Return how much memory a try uses if that is more than it asked for and a tolerance, else None.
+
+        ``bytes_`` is what it uses at first sight: pages that processes share count in each, so a second look divides
+        them.
+        """
+        limit = attempt.memory_limit * MEMORY_TOLERANCE
+        if not limit or bytes_ <= limit:
+            return None
+        shared_out = sum(procfs.proportional_bytes(pid) for pid in self._of(attempt, self._table()))
+        return shared_out if shared_out > limit else None
+
     def in_own_session(self, attempt: Try, pids: set[int]) -> bool:
         """Tell whether any of the pids is in a session that a member began: not a daemon."""
         sessions = {member.pid for member in attempt.members}
@@ -228,13 +252,19 @@ class Tree:
             except OSError:
                 continue
 
-    def oom_happened(self) -> bool:
-        """Tell whether the kernel has ended a process for lack of memory since this was asked last.
+    def lack_of_memory(self, attempt: Try) -> str | None:
+        """Return what shows that a try that was killed from outside lacked memory, or None (BUGS 40).
 
-        True where the kernel does not say: lack of memory is the usual reason of a KILL from outside (BUGS 40).
+        Where the kernel does not say whom it ends, lack of memory is taken for the usual reason of such a KILL.
         """
         before, self._oom_kills = self._oom_kills, procfs.oom_kills()
-        return before is None or self._oom_kills is None or self._oom_kills > before
+        if before is None or self._oom_kills is None:
+            return "killed by nobody known, and this system does not say why: mostly it is lack of memory"
+        if self._oom_kills > before:
+            return "the kernel has ended a process for lack of memory"
+        if 0 < attempt.memory_limit <= attempt.peak_bytes:
+            return f"killed when it used {attempt.peak_bytes} bytes and had asked for {attempt.memory_limit}"
+        return None
 
     def _surely(self, pids: range | None, choose: Callable[[dict[int, procfs.Process]], set[int]]) -> set[int]:
         """Return what ``choose`` finds among the pids (None: all); nothing only if nothing was started meanwhile.

@@ -67,6 +67,11 @@ class LazyExecutor:
             started = self._started
         return started.admit(claim, command, request, step)
 
+    @property
+    def most_memory_bytes(self) -> int:
+        """See Executor."""
+        return self.budget.whole.memory_bytes
+
     def running(self) -> Sequence[RunningCommand]:
         """Return what is waiting and running now."""
         return self._started.running() if self._started is not None else ()
@@ -91,6 +96,7 @@ def open(
     work: str | Path | None = None,
     cpus: float | None = None,
     memory: str | int | None = None,
+    limits: Mapping[str, int] | None = None,
     clock: Clock | None = None,
     wait_seconds: float = 5.0,
     types: Iterable[type] = (),
@@ -99,7 +105,8 @@ def open(
 
     ``path`` is a file, or ``:memory:``. Commands of handlers run in folders below ``work``: by default the folder
     ``work`` beside the file, or in the present folder. ``cpus`` and ``memory`` ("8G") bound what runs at once; by
-    default what the machine has. Waits at most ``wait_seconds`` for another owner of the file.
+    default what the machine has. ``limits`` are named ones, such as ``{"ftp": 2}``. Waits at most ``wait_seconds`` for
+    another owner of the file.
     ``types`` are dataclasses and pydantic models whose instances can be inputs, results and values of steps.
     Raises StateHeld, SchemaError, StorageError.
     """
@@ -108,7 +115,7 @@ def open(
     root = Path.cwd() if file is None else file.parent
     clock = clock or SystemClock()
     memory_bytes = machine_memory() if memory is None else parse_memory(memory)
-    budget = Budget(cpus or machine_cpus(), memory_bytes, monotonic=clock.monotonic)
+    budget = Budget(cpus or machine_cpus(), memory_bytes, limits, monotonic=clock.monotonic)
     executor = LazyExecutor(budget, clock)
     return CommandDatabase(
         file,

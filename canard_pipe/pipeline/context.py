@@ -70,6 +70,11 @@ class Sample:
             raise InputError(f"sample {self.key} has {len(self.rows)} rows (lines {self.lines}), but one is wanted")
         return self.rows[0]
 
+    @property
+    def input_bytes(self) -> int:
+        """The bytes of the input files of all rows together; for ``memory=`` and ``time=``."""
+        return sum(row.input_bytes for row in self.rows)
+
 
 class PipelineContext(CommandContext):
     """The ``ctx`` of a pipeline's functions: a claim with commands, and what the pipeline adds."""
@@ -88,6 +93,7 @@ class PipelineContext(CommandContext):
             origin=origin,
             environ=setting.environ,
             task_folder=f"{folders.safe_name(setting.pipeline.name)}/{again}{self.folder}",
+            tries=setting.pipeline.tries,
         )
         self._setting = setting
 

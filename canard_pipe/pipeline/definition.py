@@ -10,6 +10,8 @@ from typing import Any, TypeVar, overload
 from canard_pipe.engine import arguments
 from canard_pipe.engine.registered import Registry
 from canard_pipe.errors import InputError
+from canard_pipe.execution.resources import parse_limits
+from canard_pipe.execution.retry import Given, Tries, tries_of
 from canard_pipe.pipeline.rows import SampleRow
 from canard_pipe.pipeline.sheets.objects import Reader
 
@@ -35,7 +37,9 @@ class Pipeline:
     key arrive together), ``params`` the parameters by name: a type, or a pair of type and default. ``tools`` are the
     programs that must be on PATH before anything starts. ``missing``: texts, such as ``NA``, that mean an empty cell.
     ``reader``: a function of the sheet's path that yields its rows as dicts of text, for sheets of another shape.
-    ``types``: dataclasses and pydantic models that steps and functions may return.
+    ``types``: dataclasses and pydantic models that steps and functions may return. ``tries``: how often its commands
+    are tried, by how they fail (see :class:`Tries`); a command's own ``tries`` comes first. ``limits``: named limits of
+    a run, such as ``{"ftp": 2}``; ``--limit ftp=4`` at a run comes first.
     """
 
     def __init__(
@@ -49,6 +53,8 @@ class Pipeline:
         missing: Sequence[str] = (),
         reader: Reader | None = None,
         types: Sequence[type] = (),
+        tries: Tries | Given | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
         self.name = arguments.text("the pipeline's name", name, 64)
         if "/" in name:
@@ -61,6 +67,7 @@ class Pipeline:
         self.params, self.tools = dict(params or {}), tuple(tools)
         self.missing, self.reader = tuple(missing), reader
         self.types = tuple(types)
+        self.tries, self.limits = tries_of(tries), parse_limits(limits)
         Registry(self.types)  # or InputError now, rather than in a run
         self.functions: dict[str, Function] = {}
 

@@ -14,7 +14,6 @@ from canard_pipe.errors import (
     BudgetError,
     CommandError,
     CommandFailed,
-    CommandNotStarted,
     HandlerExit,
     InputError,
     InputFileError,
@@ -22,12 +21,11 @@ from canard_pipe.errors import (
     ReplayError,
     SheetError,
 )
+from canard_pipe.execution.retry import FIRST_SECONDS, LONGEST_SECONDS
 
-FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.5, 60.0
 _PACKAGE = Path(__file__).parents[1]
 # A repeat cannot help: the same would happen again. The built-in ones are mistakes in the pipeline file.
 FINAL = (
-    CommandNotStarted,
     InputFileError,
     PublishError,
     BudgetError,
@@ -39,27 +37,31 @@ FINAL = (
     NameError,
     TypeError,
 )
-SHELL_NOT_EXECUTABLE, SHELL_NOT_FOUND = 126, 127  # how a shell says of a program what CommandNotStarted says
 
 
 class FailurePolicy:
-    """Describes failures. ``random`` gives numbers from 0 to 1 for the jitter of the back-off."""
+    """Describes failures. ``random`` gives numbers from 0 to 1 for the jitter of the back-off.
+
+    What follows from a failed command was decided where its tries are known (canard_pipe/execution/retry.py); for
+    other exceptions the task's ``max_failures`` counts, unless a repeat cannot help.
+    """
 
     def __init__(self, random: Callable[[], float]) -> None:
-        self._retry = RetryPolicy(FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS, random=random)
+        self._random = random
+        self._retry = RetryPolicy(FIRST_SECONDS, LONGEST_SECONDS, random=random)
 
     def __call__(self, error: BaseException, claim: Claim, _delay: float) -> Failure:
         message = text_of(error)
         if not isinstance(error, CommandError | InputFileError | PublishError | BudgetError | ReplayError | SheetError):
             message = f"{type(error).__name__}: {message}"
-        delay_seconds = self._retry.delay_seconds(claim.failures)
-        return Failure(message, delay_seconds, fatal=_is_final(error), cause=cause_of(error))
-
-
-def _is_final(error: BaseException) -> bool:
-    if isinstance(error, CommandFailed):
-        return error.exit_code in (SHELL_NOT_EXECUTABLE, SHELL_NOT_FOUND)
-    return isinstance(error, FINAL)
+        again = error.again if isinstance(error, CommandError) else None
+        if again is None:
+            rest = self._retry.delay_seconds(claim.failures)
+            return Failure(message, rest, fatal=isinstance(error, FINAL), cause=cause_of(error))
+        if again.because:
+            message += f"\n  not tried again: {again.because}"
+        rest = again.tries.rest_seconds(again.earlier, self._random)
+        return Failure(message, rest, fatal=again.final, counted=again.counted, cause=cause_of(error))
 
 
 def cause_of(error: BaseException) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from canard_pipe.errors import PipelineFileError, Problem
+from canard_pipe.execution.record import size_of
 
 if TYPE_CHECKING:
     _NativePath = Path
@@ -34,7 +35,7 @@ FILES = "files"
 """Name in the validation context under which the reader hands over its ``FileResolver``."""
 
 _READS = re.compile(r"(fastq|fq|reads?)(_?\w*)?$", re.IGNORECASE)
-_RESERVED = ("extra", "files", "reads", "file_fields", "read_fields")
+_RESERVED = ("extra", "files", "input_bytes", "reads", "file_fields", "read_fields")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +196,11 @@ class SampleRow(BaseModel):
     def files(self) -> list[Path]:
         """All input files of the row that are there, in the order of the fields."""
         return [path for path in (getattr(self, name) for name in self.file_fields) if path is not None]
+
+    @property
+    def input_bytes(self) -> int:
+        """The bytes of all input files of the row together, folders by their content; for ``memory=`` and ``time=``."""
+        return sum(size_of(path) or 0 for path in self.files)
 
 
 def column_fields(rows: type[SampleRow]) -> dict[str, FieldInfo]:

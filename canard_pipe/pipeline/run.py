@@ -235,7 +235,10 @@ class _Run:
         options = self.options
         cpus = options.cpus or machine_cpus()
         budget = Budget(
-            cpus, options.memory_bytes or machine_memory(), options.limits, monotonic=self.database.clock.monotonic
+            cpus,
+            options.memory_bytes or machine_memory(),
+            {**self.prepared.loaded.pipeline.limits, **options.limits},
+            monotonic=self.database.clock.monotonic,
         )
         ownership = self.database.ownership
         with contextlib.ExitStack() as stack:

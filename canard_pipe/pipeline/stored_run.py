@@ -20,8 +20,9 @@ from canard_pipe.pipeline.sheet import SheetOptions
 class RunOptions:
     """What a run is asked to do. Folders are absolute; ``None`` stands for what the machine has.
 
-    ``limits`` are named amounts that commands share; ``slurm`` holds the settings of that table, checked.
-    ``launch``: stored paths below it are relative to it. ``folder``: where relative paths in ``params`` start.
+    ``limits`` are those given at this run, which come before the pipeline's; ``slurm`` holds the settings of that
+    table, checked. ``launch``: stored paths below it are relative to it. ``folder``: where relative paths in
+    ``params`` start.
     """
 
     pipeline_file: Path

@@ -13,6 +13,10 @@ _BY_KIND = {
         "the program is there but cannot be executed: see its permissions, and for what machine it was built"
     ),
     "timeout": "it needs more time: raise time= in the pipeline; Escalate gives a retry more",
+    "disk_full": (
+        "make room on the disk of its folder, then retry; canard-pipe retry --failed takes all that failed so"
+    ),
+    "broken_pipe": "where a later program of the pipe may end early (as head does), give sigpipe_ok=True",
     "lease": (
         "its Python code ran longer than the lease (30 s) without a step or a command: put long work into a command, "
         "or into a function that ctx.call runs"
@@ -40,10 +44,6 @@ def hint(cause: dict[str, Any], exit_code: int | None, signal: str | None) -> st
         return _BY_KIND[kind]
     if signal == "SIGKILL" or exit_code == 137:
         return _OUT_OF_MEMORY
-    if exit_code == 127:
-        return _BY_KIND["not_found"]
-    if exit_code == 126:
-        return _BY_KIND["not_executable"]
-    if exit_code == 141 or signal == "SIGPIPE":
-        return "where a later program of the pipe may end early (as head does), give sigpipe_ok=True"
+    if exit_code == 141:
+        return _BY_KIND["broken_pipe"]
     return None

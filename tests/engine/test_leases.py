@@ -297,6 +297,16 @@ def test_a_fatal_failure_is_final_at_once(db):
     assert json.loads(cause) == {"kind": "not_found"}
 
 
+def test_a_failure_that_is_not_counted_leaves_the_budget_as_it_was(db):
+    # F13: the caller sees to it that this ends
+    start(db, max_failures=1).fail("preempted", counted=False)
+    task = db.tasks()[0]
+    assert (task.state, task.failures, task.error) == ("ready", 0, "preempted")
+    db.claim().fail("no use", fatal=True, counted=False)
+    task = db.tasks()[0]
+    assert (task.state, task.failures) == ("failed", 1)
+
+
 @pytest.mark.parametrize("wrong", [lambda c: c.fail(5), lambda c: c.fail("x", -1), lambda c: c.heartbeat(0),
                                    lambda c: c.sleep("z", -1), lambda c: c.step("", print), lambda c: c.step(1, print)])
 def test_wrong_arguments_of_a_claim_s_methods_change_nothing(db, wrong):

@@ -78,7 +78,7 @@ def test_sigpipe_is_a_failure_that_names_the_way_out(lab):
     context = lab.claim()
     with pytest.raises(CommandFailed, match=r"SIGPIPE.*sigpipe_ok=True") as caught:
         context.pipe(["yes"], ["head", "-1"])
-    assert (caught.value.signal, caught.value.cause) == ("SIGPIPE", "signal")
+    assert (caught.value.signal, caught.value.cause) == ("SIGPIPE", "broken_pipe")
     folder = context.pipe(["yes"], ["head", "-1"], sigpipe_ok=True, stdout="out.txt")
     assert (folder / "out.txt").read_text() == "y\n"
     with pytest.raises(CommandFailed, match=r"141.*SIGPIPE"):

@@ -1,4 +1,4 @@
-"""How a failure is recorded: where an exception was raised."""
+"""How a failure is recorded: as data, final or not, and where an exception was raised."""
 
 from __future__ import annotations
 

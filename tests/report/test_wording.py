@@ -78,7 +78,8 @@ def test_instants_come_as_text_or_as_microseconds():
     ("cause", "code", "signal", "word"),
     [
         ({"kind": "not_found"}, None, None, "install"),
-        ({"kind": "exit"}, 127, None, "install"),
+        ({"kind": "disk_full"}, 1, None, "room"),
+        ({"kind": "broken_pipe"}, None, "SIGPIPE", "sigpipe_ok"),
         ({"kind": "signal"}, None, "SIGKILL", "memory"),
         ({"kind": "exit", "exit_code": 137}, None, None, "memory"),
         ({"kind": "timeout"}, None, None, "time"),

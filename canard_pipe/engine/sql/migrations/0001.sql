@@ -91,6 +91,8 @@ CREATE TABLE canard_absurd.jobs (
     time_seconds      DOUBLE,
     peak_memory_bytes BIGINT,
     cpu_seconds       DOUBLE,
+    read_bytes        BIGINT,                  -- from and to storage: caches and pipes do not count
+    written_bytes     BIGINT,
     host              VARCHAR,
     recorded_at       TIMESTAMP,               -- before anything was started; NULL where a command is recorded at its end
     submitted_at      TIMESTAMP,

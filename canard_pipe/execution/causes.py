@@ -1,0 +1,90 @@
+"""The one word for how a try of a command failed: what policies, reports and people go by.
+
+| word | means |
+| --- | --- |
+| exit | a member ended with another exit code than 0 |
+| signal | a member was ended by a signal |
+| broken_pipe | a member was ended by SIGPIPE: the next one stopped reading, and nothing else failed |
+| oom | memory ran out: killed by the kernel, or by us since it used more than its ``memory`` |
+| timeout | it ran longer than its time |
+| not_found, not_executable | a program is not there, or cannot be executed (127 and 126 of a shell too) |
+| disk_full | it failed or left a bad output, and the disk is full or its last words say so |
+| output | it ended with 0, but a declared output is missing, empty or damaged, or ``check`` found something |
+| node_failure, preempted | a cluster took the machine away |
+
+Nothing here knows an executor: all of it follows from the record and the folder of a try.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from canard_pipe.execution.record import Record
+
+EXIT, SIGNAL, BROKEN_PIPE, OOM, TIMEOUT = "exit", "signal", "broken_pipe", "oom", "timeout"
+NOT_FOUND, NOT_EXECUTABLE, DISK_FULL, OUTPUT = "not_found", "not_executable", "disk_full", "output"
+NODE_FAILURE, PREEMPTED = "node_failure", "preempted"
+WORDS = (
+    EXIT, SIGNAL, BROKEN_PIPE, OOM, TIMEOUT, NOT_FOUND, NOT_EXECUTABLE, DISK_FULL, OUTPUT, NODE_FAILURE, PREEMPTED,
+)  # fmt: skip
+HOPELESS = frozenset({NOT_FOUND, NOT_EXECUTABLE})  # the same would happen again
+NOT_ITS_FAULT = frozenset({NODE_FAILURE, PREEMPTED})  # tried again, and never counted against the task
+
+_OF_SHELL = {127: NOT_FOUND, 126: NOT_EXECUTABLE}
+_NO_SPACE = re.compile(
+    rb"no space left on device|disk quota exceeded|file system is full|not enough (?:disk )?space", re.IGNORECASE
+)
+_LEAST_FREE_BYTES = 1 << 20
+_LAST_WORDS_BYTES = 1 << 16
+
+
+def of_record(record: Record, folder: Path) -> str | None:
+    """Return the word for a try by its record and its last words; None if it succeeded, as far as those tell."""
+    if record.ended_by == "timeout":
+        return TIMEOUT
+    if record.oom:
+        return OOM
+    if record.succeeded:
+        return None
+    word = record.cause or _OF_SHELL.get(record.exit_code or 0)
+    if word is None and says_no_space(folder):
+        word = DISK_FULL
+    if word is None and record.signal is not None:
+        word = BROKEN_PIPE if record.signal == "SIGPIPE" else SIGNAL
+    return word or EXIT
+
+
+def full_disk(folder: Path) -> str | None:
+    """Return what shows that the disk of a try that has just failed is full, or None.
+
+    Many tools end with 0 on a full disk, so this is asked of bad outputs too (BUGS 7).
+    """
+    if says_no_space(folder):
+        return "its last words say so"
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return None
+    free = disk.f_bavail * disk.f_frsize
+    if free < _LEAST_FREE_BYTES:
+        return f"{free} bytes are free there"
+    if disk.f_files and disk.f_favail == 0:
+        return "no more files can be made there"
+    return None
+
+
+def says_no_space(folder: Path) -> bool:
+    """Tell whether the last words of a command, on either output, are those of a full disk."""
+    return any(_NO_SPACE.search(_end(folder / name)) for name in ("stderr.log", "stdout.log"))
+
+
+def _end(file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            size = opened.seek(0, os.SEEK_END)
+            opened.seek(max(0, size - _LAST_WORDS_BYTES))
+            return opened.read()
+    except OSError:
+        return b""
