@@ -19,10 +19,8 @@ pipeline = Pipeline("ways", rows=Row, key="sample", tries=Tries({"exit": 2, 75: 
 
 @pipeline.sample
 def one(sample, ctx):
-    def work():
-        count(sample.key)
-        return ctx.shell(sample.row.how, outputs=["out.txt"])
-    ctx.step("work", work)
+    text = "echo {key} >> {counter}; " + sample.row.how
+    ctx.step("work", lambda: ctx.shell(text, key=sample.key, counter=HERE / "counter.txt", outputs=["out.txt"]))
 """
 
 
