@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
@@ -25,8 +25,6 @@ from canard_pipe.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from canard_pipe.engine.database import Database
 
 T = TypeVar("T")
@@ -204,17 +202,15 @@ class Claim:
     ) -> None:
         """Count one failure; the task is ready again after the delay, or failed when its budget is used (F13).
 
-        ``fatal`` ends the task at once. Not ``counted``: ready again whatever its budget says; the caller sees to it
-        that this ends. ``cause`` is kept as data with the attempt.
+        ``fatal`` ends the task at once; not ``counted`` uses no budget. ``cause`` is kept as data with the attempt.
         """
         if not isinstance(message, str):
             raise arguments.InputError("message must be text")
-        arguments.seconds("delay_seconds", delay_seconds, zero=True)
-        text = message.encode(errors="replace").decode()
-        row = self._owner_row() | {"error": text, "delay_us": round(delay_seconds * 1e6), "fatal": fatal,
-                                    "counted": fatal or counted}
-        used = fatal or (counted and self.failures + 1 >= self.grant.max_failures)
-        self._end("fail_tasks", row, Ending("failed", "failed" if used else "ready"), error=text, cause=cause)
+        delay_us = round(arguments.seconds("delay_seconds", delay_seconds, zero=True) * 1e6)
+        text, counted = message.encode(errors="replace").decode(), fatal or counted
+        row = self._owner_row() | {"error": text, "delay_us": delay_us, "fatal": fatal, "counted": counted}
+        state = "failed" if fatal or (counted and self.failures + 1 >= self.grant.max_failures) else "ready"
+        self._end("fail_tasks", row, Ending("failed", state), error=text, cause=cause)
 
     def quarantine(self, reason: str) -> None:
         """Fail the task without counting a failure, since what is stored for it cannot be read (G18, S31).
