@@ -32,6 +32,7 @@
     ├── BudgetError                      a step asks for more than the machine has
     ├── InputFileError                   an input file of a sample is missing, truncated or changed
     ├── PublishError                     a result cannot be published
+    ├── MapFailed                        items of a map have failed or were cancelled
     └── HandlerExit                      a function of the pipeline tried to end the program
 
 Control flow, not errors (``BaseException``, so that ``except Exception`` in a handler lets them pass, G24):
@@ -42,10 +43,12 @@ Ids such as G24 are those of docs/semantics.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+_SHOWN_KEYS, _LONGEST_CAUSE = 10, 300
 
 
 class CanardError(Exception):
@@ -303,6 +306,40 @@ class PublishError(CanardError):
     def __init__(self, message: str, target: str) -> None:
         super().__init__(message)
         self.target = target
+
+
+@dataclass(frozen=True, slots=True)
+class ItemFailure:
+    """How one item of a map ended: ``state`` is failed or cancelled, ``cause`` its last failure as data."""
+
+    key: str
+    task_id: str
+    state: str
+    error: str | None
+    cause: dict[str, Any]
+
+
+class MapFailed(CanardError):
+    """Items of the map ``name`` have not completed: ``failures`` has each of them, in the order of the items.
+
+    ``results`` are those of the others, by key. A repeat does not help: the items have ended for good. A retry of the
+    task lets the failed ones run again and keeps the rest.
+    """
+
+    def __init__(self, name: str, failures: Sequence[ItemFailure], results: Mapping[str, Any], total: int) -> None:
+        counts = f"{len(failures)} of {total} item{'s' * (total != 1)} of {name!r}"
+        states = " or ".join(state for state in ("failed", "cancelled") if any(f.state == state for f in failures))
+        keys = [failure.key for failure in failures]
+        some = ", ".join(keys) if len(keys) <= _SHOWN_KEYS else f"{', '.join(keys[:_SHOWN_KEYS])}, …"
+        lines = [f"  {failure.key}: {_said(failure)}" for failure in failures]
+        super().__init__("\n".join([f"{counts} {states}: {some}", *lines]))
+        self.name, self.failures, self.results = name, tuple(failures), dict(results)
+
+
+def _said(failure: ItemFailure) -> str:
+    lines = (failure.error or "").strip().splitlines()
+    said = lines[0] if lines and failure.state == "failed" else failure.state
+    return said if len(said) <= _LONGEST_CAUSE else f"{said[:_LONGEST_CAUSE]}…"
 
 
 class HandlerExit(CanardError):

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -28,6 +29,7 @@ from canard_pipe.engine.claim import Claim, Grant, Saved
 from canard_pipe.engine.clock import Clock, SystemClock
 from canard_pipe.engine.clock_guard import ClockGuard
 from canard_pipe.engine.coordinator import Coordinator
+from canard_pipe.engine.lease import Lease
 from canard_pipe.engine.open_claims import OpenClaims
 from canard_pipe.engine.owner_record import process_start
 from canard_pipe.engine.ownership import Ownership
@@ -113,6 +115,11 @@ class Database:
     def root(self) -> Path:
         """The launch folder: stored paths below it are relative to it."""
         return self.codec.root
+
+    @cached_property
+    def origin(self) -> str:
+        """What tells this database from any other: when its first schema was installed."""
+        return str(self.query("database_origin")[0][0])
 
     def __enter__(self) -> Database:
         return self
@@ -382,6 +389,6 @@ class Database:
         """Tell the claim of this process on task ``seq``, if there is one, that its lease is gone."""
         self._claims.lose(seq)
 
-    def forget(self, claim: Claim) -> None:
+    def forget(self, claim: Lease) -> None:
         """Drop an ended claim from those that are told of cancels."""
         self._claims.remove(claim)

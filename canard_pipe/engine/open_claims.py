@@ -11,6 +11,7 @@ from canard_pipe.engine.clock_guard import Gap
 
 if TYPE_CHECKING:
     from canard_pipe.engine.claim import Claim
+    from canard_pipe.engine.lease import Lease
 
 
 class OpenClaims:
@@ -29,7 +30,7 @@ class OpenClaims:
                     before.lost.set()
                 self._claims[claim.seq] = claim
 
-    def remove(self, claim: Claim) -> None:
+    def remove(self, claim: Lease) -> None:
         """Drop a claim that has ended."""
         with self._lock:
             if self._claims.get(claim.seq) is claim:

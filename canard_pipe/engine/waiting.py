@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from canard_pipe.engine import arguments
+from canard_pipe.engine.grants import Saved
 from canard_pipe.engine.store import Store
 from canard_pipe.engine.values import Codec
 from canard_pipe.errors import InputError, StorageError
 
 if TYPE_CHECKING:
+    from canard_pipe.engine.claim import Claim
     from canard_pipe.engine.database import Database
 
 KIND, MARKER = "wait", "waiting"  # kinds of checkpoints: what a wait has brought, and that one has begun
@@ -80,6 +82,27 @@ class Found:
 
     text: str
     is_whole: bool
+
+
+def run(claim: Claim, name: str, asked: Asked, timeout_seconds: float | None, saved: Saved | None,
+        place: int) -> Any:
+    """Return what a wait has brought, or suspend. ``saved`` is its checkpoint, a marker if it has only begun."""
+    if saved is not None and saved.kind != MARKER:
+        return claim._replayed(saved, KIND)
+    marker = saved
+    now_us = claim.database.clock.now_us()
+    if marker is not None:
+        until_us = json.loads(marker.text)["until_us"]
+    else:
+        until_us = None if timeout_seconds is None else now_us + round(timeout_seconds * 1e6)
+    found = look(claim.database.store, asked)
+    if not found.is_whole and (until_us is None or now_us < until_us):
+        text = json.dumps({"until_us": until_us, "tasks": asked.tasks})
+        begun = [claim._next_checkpoint(name, MARKER, text, place)] if marker is None else []
+        claim._suspend([("record_waits", asked.rows(claim.seq)), ("record_checkpoints", begun)], until_us)
+    replaced = [] if marker is None else [{"task_seq": claim.seq, "ordinal": marker.ordinal}]
+    claim._save(name, KIND, found.text, place, extra=[("archive_markers", replaced)])
+    return claim._restore(found.text, KIND)
 
 
 def look(store: Store, asked: Asked) -> Found:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from canard_pipe.engine import arguments
+from canard_pipe.engine import arguments, mapping
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.retry_policy import RetryPolicy
@@ -20,6 +20,7 @@ from canard_pipe.errors import (
     FailureRecordingError,
     InputError,
     LeaseLost,
+    MapFailed,
     RestoreError,
     StorageError,
     TaskReleased,
@@ -73,7 +74,9 @@ def describe(error: BaseException, claim: Claim, delay_seconds: float) -> Failur
     message = text_of(error)
     frames = traceback.extract_tb(error.__traceback__)
     where = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None
-    return Failure(message, delay_seconds, cause={"kind": "exception", "type": type(error).__name__, "where": where})
+    cause = {"kind": "exception", "type": type(error).__name__, "where": where}
+    # The items of a map have failed for good: to ask for them again brings the same.
+    return Failure(message, delay_seconds, fatal=isinstance(error, MapFailed), cause=cause)
 
 
 def by_policy(describe: Describe, retry: RetryPolicy | Mapping[str, RetryPolicy]) -> Describe:
@@ -210,6 +213,7 @@ class Worker:
         self._changed = threading.Condition()
         self._busy = 0
         self._next_sweep = float("-inf")
+        self._item_ended = False
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -279,10 +283,19 @@ class Worker:
                     claim.release()
             raise
 
-    def _claim(self, limit: float) -> list[Claim]:
+    def _claim(self, most: float) -> list[Claim]:
         self._sweep()
+        limit = int(min(most, self.slots))
+        claims = self._claim_at_most(limit)
+        if len(claims) < limit and self._item_ended:  # perhaps the last one: its parent need not wait for the next poll
+            self._item_ended = False
+            if self.database.wake():
+                claims += self._claim_at_most(limit - len(claims))
+        return claims
+
+    def _claim_at_most(self, limit: int) -> list[Claim]:
         return self.database.claim_many(
-            int(min(limit, self.slots)), queue=self._queue, worker=self._worker,
+            limit, queue=self._queue, worker=self._worker,
             lease_seconds=self._lease_seconds, names=self._names(), ids=self._ids(), reap_limit=0,
         )
 
@@ -339,6 +352,8 @@ class Worker:
 
     def _attempt_here(self, claim: Claim) -> None:
         outcome = run(claim, self.handlers[claim.name], self._failure_delay, describe=self._describe)
+        if mapping.MARK in claim.id:
+            self._item_ended = True
         if self._on_result is not None:
             self._on_result(outcome)  # after the outcome is durable; its error is the caller's (G21)
         elif outcome.status == "failed":

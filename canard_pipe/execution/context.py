@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -43,7 +42,6 @@ class CommandContext(Claim):
         *,
         executor: Executor,
         work: Path,
-        origin: str,
         environ: Mapping[str, str],
         task_folder: str | None = None,
         tries: Tries | None = None,
@@ -52,7 +50,7 @@ class CommandContext(Claim):
         self.tries = tries or Tries()
         self.executor, self.work, self.environ = executor, work, environ
         self.task_folder = folders.safe_name(grant.id) if task_folder is None else task_folder
-        self._origin = f"{origin}:{grant.seq}"  # an ID that was removed and spawned again is another task
+        self._origin = f"{database.origin}:{grant.seq}"  # an ID that was removed and spawned again is another task
         self._archived: int | None = 0 if grant.attempt == 1 else None
         self._commands: Counter[str] = Counter()
         self._scratches: Counter[str] = Counter()
@@ -180,15 +178,11 @@ def contexts(
     ``task_folder`` names the folder of a task below ``work``, ``tries`` holds for what a command's own does not name.
     """
     run_environment = dict(os.environ if environ is None else environ)
-    origins: weakref.WeakKeyDictionary[Database, str] = weakref.WeakKeyDictionary()
 
     def make(database: Database, grant: Grant) -> CommandContext:
-        origin = origins.get(database)
-        if origin is None:
-            origin = origins[database] = str(database.query("database_origin")[0][0])
         return CommandContext(
-            database, grant, executor=executor, work=work.absolute(), origin=origin,
-            environ=run_environment, task_folder=task_folder(grant), tries=tries,
+            database, grant, executor=executor, work=work.absolute(), environ=run_environment,
+            task_folder=task_folder(grant), tries=tries,
         )
 
     return make

@@ -79,7 +79,7 @@ class Sample:
 class PipelineContext(CommandContext):
     """The ``ctx`` of a pipeline's functions: a claim with commands, and what the pipeline adds."""
 
-    def __init__(self, database: Database, grant: Grant, setting: RunSetting, origin: str) -> None:
+    def __init__(self, database: Database, grant: Grant, setting: RunSetting) -> None:
         if setting.executor is None:
             raise InputError("the run has not started")
         self.kind, self.key, self.generation = planning.parts_of_id(grant.id)
@@ -90,7 +90,6 @@ class PipelineContext(CommandContext):
             grant,
             executor=setting.executor,
             work=setting.work,
-            origin=origin,
             environ=setting.environ,
             task_folder=f"{folders.safe_name(setting.pipeline.name)}/{again}{self.folder}",
             tries=setting.pipeline.tries,
@@ -148,14 +147,7 @@ class PipelineContext(CommandContext):
 
 def context_factory(setting: RunSetting) -> Callable[[Database, Grant], PipelineContext]:
     """Return what makes the contexts of a run."""
-    origins: list[str] = []
-
-    def make(database: Database, grant: Grant) -> PipelineContext:
-        if not origins:
-            origins.append(str(database.query("database_origin")[0][0]))
-        return PipelineContext(database, grant, setting, origins[0])
-
-    return make
+    return lambda database, grant: PipelineContext(database, grant, setting)
 
 
 def folder_of(pipeline: Pipeline, kind: str, key: str, given: str) -> str:

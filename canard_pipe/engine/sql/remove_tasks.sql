@@ -14,5 +14,8 @@ WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq
 DELETE FROM canard_absurd.jobs
 WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));
 
+DELETE FROM canard_absurd.children
+WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));
+
 DELETE FROM canard_absurd.tasks
 WHERE seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));

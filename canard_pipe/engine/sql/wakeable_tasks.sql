@@ -9,4 +9,8 @@ WHERE t.state = 'suspended'
                (w.kind = 'task' AND EXISTS (SELECT 1 FROM canard_absurd.tasks o
                                             WHERE o.id = w.key AND o.state IN ('completed', 'failed', 'cancelled')))
                OR (w.kind = 'job' AND NOT EXISTS (SELECT 1 FROM canard_absurd.jobs j WHERE j.token = w.key AND j.live))
+               OR (w.kind = 'map' AND NOT EXISTS (
+                       SELECT 1 FROM canard_absurd.children c JOIN canard_absurd.tasks o ON o.seq = c.task_seq
+                       WHERE c.parent_seq = w.task_seq AND c.map = w.key AND c.archived_at IS NULL
+                         AND o.state IN ('ready', 'running', 'suspended')))
                OR (w.kind = 'event' AND EXISTS (SELECT 1 FROM canard_absurd.events e WHERE e.name = w.key)))));

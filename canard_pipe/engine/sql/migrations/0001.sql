@@ -42,13 +42,25 @@ CREATE TABLE canard_absurd.checkpoints (
     task_seq    BIGINT    NOT NULL,
     ordinal     INTEGER   NOT NULL,            -- order of saving within the task
     name        VARCHAR   NOT NULL,
-    kind        VARCHAR   NOT NULL,            -- step, sleep, wait, waiting (a wait that goes on); archive marks that steps were archived
+    kind        VARCHAR   NOT NULL,            -- step, sleep, wait, map; waiting, mapping: a wait, a map that goes on; archive marks that steps were archived
     value       VARCHAR   NOT NULL,
     attempt     INTEGER   NOT NULL,            -- the task's attempt that saved it
     saved_at    TIMESTAMP NOT NULL,
     archived_at TIMESTAMP,                     -- set by retry and by invalidation; such a row is history
     place       INTEGER   NOT NULL,            -- which step of its handler, from 0; -1 for one within another
     code        VARCHAR                        -- the function that made it: file, qualified name, digest of its text
+);
+
+-- One row per child task: an item of a map. Its parent is the task that maps, its root the one that nobody mapped.
+CREATE TABLE canard_absurd.children (
+    task_seq    BIGINT    NOT NULL,
+    parent_seq  BIGINT    NOT NULL,
+    root_seq    BIGINT    NOT NULL,
+    depth       INTEGER   NOT NULL,            -- 1, or 2 for an item of an item's map
+    map         VARCHAR   NOT NULL,            -- the name of the map in its parent
+    key         VARCHAR   NOT NULL,            -- the item's, unique in the map
+    position    INTEGER   NOT NULL,            -- order of the items, from 0
+    archived_at TIMESTAMP                      -- set when its map was archived: it runs again if the map asks for it
 );
 
 -- One row per claim, written when the attempt ends, in the transaction that ends it.
@@ -101,7 +113,7 @@ CREATE TABLE canard_absurd.jobs (
     archived_at       TIMESTAMP
 );
 
--- What a suspended task waits for: kind task, event or job. It wakes when every row is fulfilled, or at available_at.
+-- What a suspended task waits for: kind task, event, map (its own, by name) or job. It wakes when every row is fulfilled, or at available_at.
 CREATE TABLE canard_absurd.waits (
     task_seq BIGINT  NOT NULL,
     kind     VARCHAR NOT NULL,
@@ -183,26 +195,40 @@ SELECT t.id AS task_id, c.name, c.kind, c.value::JSON::VARIANT AS value, c.ordin
 FROM canard_absurd.checkpoints c JOIN canard_absurd.tasks t ON t.seq = c.task_seq
 WHERE c.archived_at IS NULL;
 
--- One row per row of the plan, with the state that people see. blocked_by names failed prerequisites.
+-- One row per row of the plan, with the state that people see. blocked_by names the rows whose failure holds it back,
+-- also through cohorts between. A task that waits for its items is where they are.
 CREATE VIEW canard_absurd.samples AS
-WITH held AS (
+WITH RECURSIVE held AS (
     SELECT p.*, t.seq, t.state AS task_state, t.attempt, t.failures, t.max_failures, t.error, t.updated_at, t.available_at,
            CASE WHEN t.state = 'completed' THEN t.result ->> '$."$skipped"' END AS skipped_because
     FROM canard_absurd.planned p LEFT JOIN canard_absurd.tasks t ON t.id = p.task_id
-), at_work AS (
-    SELECT w.task_seq, CASE WHEN bool_or(j.state = 'running') THEN 'running' ELSE 'queued' END AS state
-    FROM canard_absurd.waits w JOIN canard_absurd.jobs j ON w.kind = 'job' AND j.token = w.key
-    WHERE j.live
-    GROUP BY w.task_seq
 ), bad AS (
     SELECT pipeline, name, kind, string_agg(key, ', ' ORDER BY position) AS keys
     FROM held
     WHERE NOT retired AND (task_state IN ('failed', 'cancelled') OR (changed AND task_state = 'completed'))
     GROUP BY ALL
-), blocked AS (
-    SELECT h.pipeline, h.kind, h.key, string_agg(b.keys, ', ') AS blocked_by
+), hindered AS (
+    SELECT h.pipeline, h.kind, h.key, h.name, b.keys
     FROM held h JOIN bad b ON b.pipeline = h.pipeline AND list_contains(h.after, b.name)
     WHERE NOT (h.allow_missing AND b.kind = 'sample')
+    UNION
+    SELECT h.pipeline, h.kind, h.key, h.name, x.keys
+    FROM held h JOIN hindered x ON x.pipeline = h.pipeline AND x.kind = 'cohort' AND list_contains(h.after, x.name)
+    WHERE h.kind = 'cohort'
+), blocked AS (
+    SELECT pipeline, kind, key, string_agg(DISTINCT keys, ', ' ORDER BY keys) AS blocked_by
+    FROM hindered
+    GROUP BY ALL
+), at_work AS (
+    SELECT coalesce(c.root_seq, a.task_seq) AS task_seq,
+           CASE WHEN bool_or(a.state = 'running') THEN 'running' ELSE 'queued' END AS state
+    FROM (SELECT w.task_seq, j.state
+          FROM canard_absurd.waits w JOIN canard_absurd.jobs j ON w.kind = 'job' AND j.token = w.key
+          WHERE j.live
+          UNION ALL
+          SELECT i.task_seq, 'running'
+          FROM canard_absurd.children i JOIN canard_absurd.tasks t ON t.seq = i.task_seq AND t.state = 'running') AS a
+    LEFT JOIN canard_absurd.children c ON c.task_seq = a.task_seq
     GROUP BY ALL
 )
 SELECT h.pipeline, h.kind, h.name AS function, h.key AS sample,
@@ -220,8 +246,29 @@ SELECT h.pipeline, h.kind, h.name AS function, h.key AS sample,
 FROM held h LEFT JOIN blocked b ON b.pipeline = h.pipeline AND b.kind = h.kind AND b.key = h.key
 LEFT JOIN at_work w ON w.task_seq = h.seq;
 
+-- One row per item of the maps of the plan's rows. path is map/item, for an item of an item's map map/item/map/item.
+CREATE VIEW canard_absurd.items AS
+SELECT p.pipeline, p.kind AS task_kind, p.key AS sample, c.map, c.key AS item,
+       coalesce(o.map || '/' || o.key || '/', '') || c.map || '/' || c.key AS path,
+       CASE WHEN t.state = 'completed' AND t.result ->> '$."$skipped"' IS NOT NULL THEN 'skipped'
+            WHEN t.state = 'completed' THEN 'done'
+            WHEN t.state = 'suspended' THEN coalesce(w.state, 'waiting')
+            WHEN t.state = 'ready' THEN 'waiting'
+            ELSE t.state END AS state,
+       t.attempt, t.failures, t.max_failures, t.error, t.id AS task_id, t.seq AS task_seq, c.parent_seq, c.root_seq,
+       c.depth, c.position, t.available_at, t.updated_at
+FROM canard_absurd.planned p
+JOIN canard_absurd.tasks r ON r.id = p.task_id
+JOIN canard_absurd.children c ON c.root_seq = r.seq AND c.archived_at IS NULL
+JOIN canard_absurd.tasks t ON t.seq = c.task_seq
+LEFT JOIN canard_absurd.children o ON o.task_seq = c.parent_seq
+LEFT JOIN (SELECT w.task_seq, CASE WHEN bool_or(j.state = 'running') THEN 'running' ELSE 'queued' END AS state
+           FROM canard_absurd.waits w JOIN canard_absurd.jobs j ON w.kind = 'job' AND j.token = w.key
+           WHERE j.live
+           GROUP BY w.task_seq) AS w ON w.task_seq = t.seq;
+
 -- One row per saved step of the rows of the plan.
 CREATE VIEW canard_absurd.steps AS
 SELECT s.pipeline, s.kind AS task_kind, s.sample, c.name AS step, c.kind, c.ordinal, c.attempt, c.saved_at
 FROM canard_absurd.samples s JOIN canard_absurd.checkpoints c ON c.task_seq = s.task_seq
-WHERE c.archived_at IS NULL AND c.kind <> 'waiting';
+WHERE c.archived_at IS NULL AND c.kind NOT IN ('waiting', 'mapping');
