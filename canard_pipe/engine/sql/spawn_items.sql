@@ -17,12 +17,15 @@ WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq
 
 INSERT INTO canard_absurd.tasks
     (id, seq, name, queue, state, priority, attempt, failures, max_failures, available_at, created_at, updated_at, version, input)
-SELECT b.id, nextval('canard_absurd.task_seq'), b.name, p.queue, 'ready', p.priority, 0, 0, p.max_failures,
-       p.created_at - INTERVAL 1 MICROSECOND, make_timestamp($now_us), make_timestamp($now_us), 0, b.input
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","id":"VARCHAR","name":"VARCHAR","input":"VARCHAR","parent_seq":"BIGINT","root_seq":"BIGINT","position":"INTEGER"}]'), recursive := true)) AS b
-JOIN canard_absurd.tasks p ON p.seq = b.root_seq
-WHERE b.seq IS NULL
-ORDER BY b.parent_seq, b.position;
+SELECT id, nextval('canard_absurd.task_seq'), name, queue, 'ready', priority, 0, 0, max_failures,
+       created_at - INTERVAL 1 MICROSECOND, make_timestamp($now_us), make_timestamp($now_us), 0, input
+FROM (
+    SELECT b.id, b.name, b.input, p.queue, p.priority, p.max_failures, p.created_at
+    FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","id":"VARCHAR","name":"VARCHAR","input":"VARCHAR","parent_seq":"BIGINT","root_seq":"BIGINT","position":"INTEGER"}]'), recursive := true)) AS b
+    JOIN canard_absurd.tasks p ON p.seq = b.root_seq
+    WHERE b.seq IS NULL
+    ORDER BY b.parent_seq, b.position
+);
 
 INSERT INTO canard_absurd.children
 SELECT t.seq, b.parent_seq, b.root_seq, b.depth, b.map, b.key, b.position, NULL
