@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from canard_pipe.engine import mapping, worker
@@ -184,7 +186,7 @@ def test_a_map_that_began_wants_the_same_items_again(db):
     handlers = {
         "parent": lambda _given, ctx: ctx.map("m", "echo", given[ctx.attempt - 1], key=str), "echo": lambda x, _: x,
     }
-    outcomes = []
+    outcomes: list[Any] = []
     work(db, handlers, on_result=outcomes.append)
     (error,) = [each.error for each in outcomes if each.status == "failed"]
     assert isinstance(error, ReplayError)
@@ -213,7 +215,7 @@ def test_an_item_that_is_cancelled_alone_fails_the_map(db):
     db.spawn("parent", id="p")
     work(db, {"parent": of([1, 2])})
     db.cancel("p//squares/0")
-    outcomes = []
+    outcomes: list[Any] = []
     work(db, {"parent": of([1, 2]), "square": square}, on_result=outcomes.append)
     assert "1 of 2 items of 'squares' cancelled: 0" in str(outcomes[-1].error)
 
