@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,18 @@ def end_processes_of_run(run_token: str, *, patience_seconds: float = 10.0) -> i
                 continue
         psutil.wait_procs(left, timeout=patience_seconds)
     return len(ended)
+
+
+def run_enders(
+    enders: Sequence[Sequence[str]], variables: Mapping[str, str], *, patience_seconds: float = 30.0
+) -> None:
+    """Run the programs that end what goes on when the processes of a try are dead, such as its containers."""
+    for ender in enders:
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(
+                ender, env=dict(variables), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL, check=False, timeout=patience_seconds,
+            )  # fmt: skip
 
 
 def _bearing(run_token: str) -> list[psutil.Process]:

@@ -41,6 +41,8 @@ class Options(TypedDict, total=False):
     ``timeout``: seconds (or "90s") after which it is ended, if that is less than ``time``.
     ``limits``: names (or names with amounts) of limits of the run, such as licences.
     ``env``: variables for the command; a value of None takes the run's own. See environment.py for the others.
+    ``modules``: names for the module command. ``conda``: the folder of a conda environment, from the launch folder.
+    ``container``: an image, for apptainer, singularity, docker or podman. See surroundings.py for all three.
     ``stdin``: a file. ``stdout``: a name in the folder of the try that gets the last member's standard output.
     ``directory``: where the ``attempt-N`` folders go, instead of work/TASK/STEP; its own for each command.
     ``heartbeat_seconds``: how often the lease is renewed meanwhile; a third of the lease by default.
@@ -56,6 +58,9 @@ class Options(TypedDict, total=False):
     timeout: str | float | None
     limits: Mapping[str, int] | Iterable[str] | None
     env: Mapping[str, Argument | None] | None
+    modules: Iterable[str]
+    conda: str | PurePath | None
+    container: str | PurePath | None
     stdin: str | PurePath | None
     stdout: str | None
     directory: str | PurePath | None
@@ -90,6 +95,9 @@ class Command:
     timeout_seconds: float | None = None
     limits: Mapping[str, int] = field(default_factory=dict)
     env: Mapping[str, str | None] = field(default_factory=dict)
+    modules: tuple[str, ...] = ()
+    conda: str | None = None
+    container: str | None = None
     stdin: str | None = None
     stdout: str | None = None
     directory: str | None = None
@@ -99,12 +107,13 @@ class Command:
     call: Call | None = None
 
     def digest(self, root: Path) -> str:
-        """Return what tells this command from another one: arguments, variables asked for, outputs, stdin, stdout.
+        """Return what tells this command from another one: arguments, variables asked for, outputs, stdin, stdout,
+        modules, conda environment, container.
 
         Not cpus, memory, time and the like: asking for more of them is the same command. Paths below the launch
         folder ``root`` count as relative to it, so that a project can be moved.
         """
-        what = [
+        what: list[object] = [
             "call" if self.call else "process",
             self.call.identity if self.call else self.members,
             self.outputs,
@@ -113,6 +122,9 @@ class Command:
             self.stdout,
             self.sigpipe_ok,
         ]
+        surroundings = [self.modules, self.conda, self.container]
+        if any(surroundings):
+            what.append(surroundings)
         text = json.dumps(what).replace(json.dumps(str(root))[1:-1], "$ROOT")
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -157,6 +169,9 @@ def command(
         timeout_seconds=None if timeout is None else parse_seconds(timeout),
         limits=parse_limits(options.get("limits")),
         env=_variables(options.get("env")),
+        modules=_modules(options.get("modules", ())),
+        conda=_optional_text(options.get("conda"), "conda"),
+        container=_optional_text(options.get("container"), "container"),
         stdin=None if stdin is None else argument_text(stdin, "stdin"),
         stdout=_stdout(options.get("stdout")),
         directory=None if directory is None else argument_text(directory, "directory"),
@@ -167,6 +182,11 @@ def command(
     )
     if not made.members:
         raise InputError("a command needs at least one program")
+    if made.container is not None and (made.conda is not None or made.call is not None):
+        raise InputError(
+            "a container and a conda environment exclude each other" if made.conda is not None
+            else "ctx.call runs in the Python of the run, so it cannot run in a container"
+        )
     made.request()  # cpus and memory are checked here
     made.seconds()
     return made
@@ -214,6 +234,25 @@ def _check(check: Check | None) -> Check | None:
     if check is not None and not callable(check):
         raise InputError(f"check must be a function of the folder of the try, not {check!r}")
     return check
+
+
+def _modules(modules: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(modules, str):
+        raise InputError(f"modules must be a list of names, not {modules!r}")
+    names = tuple(argument_text(name, "a module") for name in modules)
+    wrong = next((name for name in names if not name.strip() or name.startswith("-") or "\n" in name), None)
+    if wrong is not None:
+        raise InputError(f"{wrong!r} is not the name of a module")
+    return names
+
+
+def _optional_text(value: str | PurePath | None, what: str) -> str | None:
+    if value is None:
+        return None
+    text = argument_text(value, what)
+    if not text.strip() or text.startswith("-"):
+        raise InputError(f"{what} must name something, not {text!r}")
+    return text
 
 
 def _stdout(name: str | None) -> str | None:

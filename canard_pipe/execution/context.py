@@ -100,6 +100,10 @@ class CommandContext(Claim):
                 f"the result of {call.label} in {folder} cannot be read: {error}", task_id=self.id, operation="call"
             ) from error
 
+    def places(self) -> Sequence[Path]:
+        """Return folders that a command in a container must be able to read; a layer above knows more."""
+        return ()
+
     def output_problems(self, folder: Path, names: Sequence[str]) -> list[str]:
         """Return what is wrong with the outputs of a try that has ended with 0; a layer above may look deeper."""
         return outputs.problems(folder, names)

@@ -8,7 +8,10 @@ A command gets
 - CANARD_CPUS and, where memory was asked for, CANARD_MEMORY_BYTES; OMP_NUM_THREADS, OPENBLAS_NUM_THREADS,
   MKL_NUM_THREADS and NUMEXPR_NUM_THREADS set to the cpus asked for;
 - CANARD_ATTEMPT and CANARD_RUN, by which left-over processes are found;
-- what ``env=`` asks for, which wins over all but the last two. A value of None there means: as the run has it.
+- with ``modules=`` what the module command needs, with ``container=`` what docker and the like need outside of the
+  container (see surroundings.py);
+- what ``env=`` asks for, which wins over all but CANARD_ATTEMPT and CANARD_RUN. A value of None there means: as
+  the run has it.
 
 So PYTHONPATH, PYTHONHOME, R_LIBS_USER, LD_LIBRARY_PATH, CONDA_PREFIX, VIRTUAL_ENV, SLURM_* and SBATCH_* of the user
 do not reach a tool unless asked for (BUGS 41, 59). PATH is the run's own: an activated environment stays first
@@ -25,6 +28,8 @@ from pathlib import Path
 
 PROXIES = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
 _PASSED = re.compile(r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM")
+_FOR_MODULES = re.compile(r"MODULE|LMOD_|LUA_|LOADEDMODULES$|_LMFILES_$|BASH_FUNC_(module|ml)(%%|\(\))$")
+_FOR_CONTAINERS = re.compile(r"(DOCKER|CONTAINER|APPTAINER|SINGULARITY)_|XDG_RUNTIME_DIR$|DBUS_SESSION_BUS_ADDRESS$")
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -32,6 +37,16 @@ def passed(run: Mapping[str, str]) -> dict[str, str]:
     """Return the part of the run's environment that every command gets."""
     kept = {name: value for name, value in run.items() if _PASSED.fullmatch(name) or PROXIES.fullmatch(name)}
     return {"PATH": os.defpath} | kept
+
+
+def of_modules(run: Mapping[str, str]) -> dict[str, str]:
+    """Return what the module command needs of the run's environment."""
+    return {name: value for name, value in run.items() if _FOR_MODULES.match(name)}
+
+
+def of_containers(run: Mapping[str, str]) -> dict[str, str]:
+    """Return what programs that start containers need of the run's environment; it does not get into the container."""
+    return {name: value for name, value in run.items() if _FOR_CONTAINERS.match(name)}
 
 
 def of_command(

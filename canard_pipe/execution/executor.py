@@ -40,7 +40,11 @@ class Leaseholder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One try of a command, ready to start: its folder is made, ``command.sh`` is written."""
+    """One try of a command, ready to start: its folder is made, ``command.sh`` is written.
+
+    ``members`` are the argument lists to start: those of the command, or what runs them in their surroundings.
+    ``enders`` are programs to start when the try was not left to end by itself (see surroundings.py).
+    """
 
     token: str
     digest: str
@@ -51,6 +55,8 @@ class Job:
     environment: Mapping[str, str]
     seconds: float | None
     request: Request
+    members: tuple[tuple[str, ...], ...] = ()
+    enders: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

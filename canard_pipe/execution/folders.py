@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ OUTSIDE_OF_STEPS = "+main"  # no step's folder can have this name: a plus is enc
 _SAFE = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")
 _ATTEMPT = re.compile(r"attempt-([1-9]\d*)")
 _TASK_LENGTH, _STEP_LENGTH = 64, 40
+_INTO_CONTAINERS = re.compile(r"^(APPTAINER|SINGULARITY)ENV_")
 _TAKEN_FROM_CALLER = re.compile(r"HOME|USER|LOGNAME|SHELL|TERM")
 
 
@@ -85,8 +86,10 @@ def new(place: Path, after: int) -> Attempt:
             return Attempt(number, folder)
 
 
-def write_script(folder: Path, command: Command, variables: Mapping[str, str], note: str) -> None:
-    """Write ``command.sh``, which repeats the try by hand.
+def write_script(
+    folder: Path, command: Command, members: Sequence[Sequence[str]], variables: Mapping[str, str], note: str
+) -> None:
+    """Write ``command.sh``, which repeats the try by hand; ``members`` are what is started for the command.
 
     Of the caller's environment it takes what is personal (HOME and such) or may hold passwords (proxies).
     """
@@ -100,20 +103,20 @@ def write_script(folder: Path, command: Command, variables: Mapping[str, str], n
         "environment=(",
     ]
     for name, value in sorted(variables.items()):
-        shown = own.get(name, shlex.quote(value))
-        if _TAKEN_FROM_CALLER.fullmatch(name) or environment.PROXIES.fullmatch(name):
-            shown = f'"${{{name}-}}"' if name not in command.env else shown
+        inner = _INTO_CONTAINERS.sub("", name)
+        shown = own.get(inner, shlex.quote(value))
+        if _TAKEN_FROM_CALLER.fullmatch(inner) or environment.PROXIES.fullmatch(inner):
+            shown = f'"${{{inner}-}}"' if inner not in command.env else shown
         if shown is not None:
             lines.append(f"    {shlex.quote(name)}={shown}")
     lines.append(")")
-    members = [
-        'env -i "${environment[@]}" ' + " ".join(shlex.quote(argument) for argument in member)
-        for member in command.members
+    parts = [
+        'env -i "${environment[@]}" ' + " ".join(shlex.quote(argument) for argument in member) for member in members
     ]
-    members[0] += f" < {shlex.quote(command.stdin or os.devnull)}"
+    parts[0] += f" < {shlex.quote(command.stdin or os.devnull)}"
     if command.stdout is not None:
-        members[-1] += f" > {shlex.quote(command.stdout)}"
-    text = "\n".join([*lines, " |\n    ".join(members), ""])
+        parts[-1] += f" > {shlex.quote(command.stdout)}"
+    text = "\n".join([*lines, " |\n    ".join(parts), ""])
     script = folder / "command.sh"
     script.write_bytes(os.fsencode(text))
     script.chmod(0o755)

@@ -239,13 +239,21 @@ class Launcher:
         self.tree.give_up(undead)
         record = attempt.record(undead)
         error = attempt.write(record)
+        if record["ended_by"] != "itself" or record["signal"] is not None:
+            self._run_enders(attempt)
         self.send({"event": "ended", "token": attempt.token, "record": record, "not_written": error})
         self.tree.signal(self.tree.forget(attempt), signal.SIGKILL)
+
+    def _run_enders(self, attempt: tries.Try) -> None:
+        """Start what ends the rest of a try, such as its containers; nobody waits for it, and nobody ends it."""
+        self.tree.give_up([spawning.start_apart(ender, attempt.message["env"]) for ender in attempt.message["enders"]])
 
     def end_everything(self) -> None:
         """The run is gone: kill every descendant, at once, until none is left (BUGS 50)."""
         self.reap()
         over = [attempt for attempt in self.tries.values() if not attempt.alive and attempt.ended_by is None]
+        for attempt in self.tries.values():
+            self._run_enders(attempt)
         give_up = time.monotonic() + GIVE_UP_SECONDS
         while time.monotonic() < give_up:
             self.reap()

@@ -16,7 +16,7 @@ from typing import Any
 from canard_pipe.engine.clock import Clock, SystemClock
 from canard_pipe.errors import LeaseLost, TaskReleased
 from canard_pipe.execution import environment, record
-from canard_pipe.execution.channel import LauncherProcess, end_processes_of_run
+from canard_pipe.execution.channel import LauncherProcess, end_processes_of_run, run_enders
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.executor import Job, Leaseholder, RunningCommand
 from canard_pipe.execution.heartbeats import Heartbeats, Renew, renew_in_their_databases
@@ -187,7 +187,8 @@ class LocalExecutor:
                 "origin": job.identity.origin, "attempt": job.attempt,
             },
             "folder": str(job.folder),
-            "members": job.command.members,
+            "members": job.members or job.command.members,
+            "enders": job.enders,
             "env": variables,
             "stdin": job.command.stdin,
             "stdout": job.command.stdout or "stdout.log",
@@ -303,6 +304,9 @@ class LocalExecutor:
         if self._closing and not orphaned:
             return
         count = end_processes_of_run(self.run_token)
+        for admitted in orphaned:
+            if admitted.job is not None:
+                run_enders(admitted.job.enders, admitted.job.environment)
         log.error("the launcher died; %d processes of its commands were ended. %s", count, complaints)
         for admitted in orphaned:
             job = admitted.job

@@ -29,6 +29,7 @@ from canard_pipe.execution.history import Tried
 from canard_pipe.execution.jobs import Known
 from canard_pipe.execution.record import Identity, Record
 from canard_pipe.execution.resources import Request
+from canard_pipe.execution.surroundings import Site, surrounded
 
 if TYPE_CHECKING:
     from canard_pipe.execution.context import CommandContext
@@ -160,14 +161,22 @@ class CommandRun:
         variables = environment.of_command(
             self._context.environ, command.env, cpus=command.cpus, memory_bytes=request.memory_bytes or None
         )
+        token = secrets.token_hex(16)
+        site = Site(
+            self._context.environ, self._context.database.root, self._context.work, folder, self._context.places(),
+            f"canard-{token[:16]}",
+        )
+        made = surrounded(command, variables, site)
         step = f"step {self._identity.step}" if self._identity.step else "outside of any step"
         note = f"task {self._identity.task!a}, {step!a}, command {self._identity.ordinal}, try {attempt.number}"
-        folders.write_script(folder, command, variables, note)
+        folders.write_script(folder, command, made.members, made.variables, note)
         if command.call is not None:
             (folder / calling.ARGUMENTS).write_text(command.call.arguments, encoding="utf-8")
-        token = secrets.token_hex(16)
         return slot.run(
-            Job(token, self._digest, self._identity, command, attempt.number, folder, variables, seconds, request)
+            Job(
+                token, self._digest, self._identity, command, attempt.number, folder, made.variables, seconds, request,
+                made.members, made.enders,
+            )
         )
 
     def _settle(self, attempt: Attempt, record: Record, before: Tried, row: Known | None) -> Path:

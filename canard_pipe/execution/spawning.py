@@ -72,6 +72,18 @@ def find(program: str, path: str) -> str:
     raise Failure(f"{program} was not found{where}", NOT_FOUND)
 
 
+def start_apart(argv: list[str], environment: dict[str, str]) -> int:
+    """Start a program that belongs to no command, without input and output; return its pid, 0 if it is not there."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            return _spawn(find(argv[0], environment.get("PATH", os.defpath)), argv, environment, (null, null, null))
+        finally:
+            os.close(null)
+    except (Failure, OSError):
+        return 0
+
+
 def _start_all(
     message: dict[str, Any], programs: list[str], opened: list[int], started: Callable[[list[str], int], None]
 ) -> None:

@@ -95,6 +95,7 @@ class PipelineContext(CommandContext):
             tries=setting.pipeline.tries,
         )
         self._setting = setting
+        self.input_files: list[Path] = []
 
     @property
     def params(self) -> Params:
@@ -134,6 +135,11 @@ class PipelineContext(CommandContext):
     def code_of(self, fn: Callable[..., Any]) -> str | None:
         """Return which function of the pipeline's folder made a step."""
         return self._setting.code.of(fn)
+
+    def places(self) -> list[Path]:
+        """Return the folders of the task's input files and of the files among the parameters."""
+        named = [value for value in dict(self.params).values() if isinstance(value, Path)]
+        return [path.parent for path in (*self.input_files, *named)]
 
     def step_saved(self, name: str) -> None:
         """Tell the run's observer."""
@@ -176,6 +182,7 @@ def _handler(setting: RunSetting, function: Function) -> Handler:
         if "refused" in given:  # under skip_bad_rows
             raise SheetError([Problem(*each) for each in given["refused"]])
         rows = tuple(setting.pipeline.rows.model_validate(row) for row in given["rows"])
+        ctx.input_files = [path for row in rows for path in row.files]
         _check_inputs(setting, rows, ctx)
         try:
             return function.call(Sample(given["key"], tuple(given["parts"]), rows, tuple(given["lines"])), ctx)

@@ -79,14 +79,17 @@ def test_script_repeats_the_command_by_hand(tmp_path, place):
     folder.mkdir()
     odd = "a 'b' \"c\" $(d) ü \n|"
     made = command([["printf", "%s\n%s\n%s\n%s", odd, "", "{x}", "-"], ["cat"]], {"stdout": "out put.txt"})
-    folders.write_script(folder, made, {"PATH": os.environ["PATH"], "ODD": odd, "TMPDIR": "/elsewhere"}, "task s1")
+    variables = {"PATH": os.environ["PATH"], "ODD": odd, "TMPDIR": "/elsewhere"}
+    folders.write_script(folder, made, made.members, variables, "task s1")
     subprocess.run([str(folder / "command.sh")], check=True, cwd="/", timeout=20)
     assert (folder / "out put.txt").read_text() == f"{odd}\n\n{{x}}\n-"
 
 
 def test_script_holds_no_password_of_a_proxy(tmp_path):
-    variables = {"https_proxy": "http://user:secret@proxy", "HOME": "/home/me", "PATH": "/bin"}
-    folders.write_script(tmp_path, command([["true"]], {}), variables, "")
+    variables = {"https_proxy": "http://user:secret@proxy",
+                 "APPTAINERENV_https_proxy": "http://user:secret@proxy", "HOME": "/home/me", "PATH": "/bin"}
+    made = command([["true"]], {})
+    folders.write_script(tmp_path, made, made.members, variables, "")
     text = (tmp_path / "command.sh").read_text()
     assert "secret" not in text
     assert 'https_proxy="${https_proxy-}"' in text
