@@ -11,6 +11,10 @@
 | disk_full | it failed or left a bad output, and the disk is full or its last words say so |
 | output | it ended with 0, but a declared output is missing, empty or damaged, or ``check`` found something |
 | node_failure, preempted | a cluster took the machine away |
+| lost, unsure_submission | a scheduler does not know the job any more, or never got it |
+| not_submitted, never_starts | a scheduler has refused the job, or lets it wait for what does not come |
+| cancelled | somebody took the job from the scheduler |
+| no_record | the job has ended, and its folder does not say how |
 
 Nothing here knows an executor: all of it follows from the record and the folder of a try.
 """
@@ -25,12 +29,14 @@ from canard_pipe.execution.record import Record
 
 EXIT, SIGNAL, BROKEN_PIPE, OOM, TIMEOUT = "exit", "signal", "broken_pipe", "oom", "timeout"
 NOT_FOUND, NOT_EXECUTABLE, DISK_FULL, OUTPUT = "not_found", "not_executable", "disk_full", "output"
-NODE_FAILURE, PREEMPTED = "node_failure", "preempted"
+NODE_FAILURE, PREEMPTED, LOST, UNSURE_SUBMISSION = "node_failure", "preempted", "lost", "unsure_submission"
+NOT_SUBMITTED, NEVER_STARTS, CANCELLED, NO_RECORD = "not_submitted", "never_starts", "cancelled", "no_record"
 WORDS = (
     EXIT, SIGNAL, BROKEN_PIPE, OOM, TIMEOUT, NOT_FOUND, NOT_EXECUTABLE, DISK_FULL, OUTPUT, NODE_FAILURE, PREEMPTED,
+    LOST, UNSURE_SUBMISSION, NOT_SUBMITTED, NEVER_STARTS, CANCELLED, NO_RECORD,
 )  # fmt: skip
-HOPELESS = frozenset({NOT_FOUND, NOT_EXECUTABLE})  # the same would happen again
-NOT_ITS_FAULT = frozenset({NODE_FAILURE, PREEMPTED})  # tried again, and never counted against the task
+HOPELESS = frozenset({NOT_FOUND, NOT_EXECUTABLE, NOT_SUBMITTED, NEVER_STARTS})  # the same would happen again
+NOT_ITS_FAULT = frozenset({NODE_FAILURE, PREEMPTED, LOST, UNSURE_SUBMISSION})  # tried again, and not counted
 
 _OF_SHELL = {127: NOT_FOUND, 126: NOT_EXECUTABLE}
 _NO_SPACE = re.compile(

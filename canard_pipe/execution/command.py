@@ -23,7 +23,10 @@ from canard_pipe.execution.resources import (
 from canard_pipe.execution.retry import Given, Tries, tries_of
 
 Argument = str | int | float | PurePath
-OWN_FILES = frozenset({"command.sh", "stdout.log", "stderr.log", "status.json", "status.json.new", "tmp"})
+OWN_FILES = frozenset({
+    "command.sh", "stdout.log", "stderr.log", "status.json", "status.json.new", "tmp",
+    "job.json", "slurm.sh", "slurm.log", "started", "revoked",
+})  # fmt: skip
 
 
 Check = Callable[[Path], str | None]
@@ -47,6 +50,7 @@ class Options(TypedDict, total=False):
     ``directory``: where the ``attempt-N`` folders go, instead of work/TASK/STEP; its own for each command.
     ``heartbeat_seconds``: how often the lease is renewed meanwhile; a third of the lease by default.
     ``sigpipe_ok``: members before the last may be ended by SIGPIPE (as before ``head``).
+    ``executor``: "local" runs it on the machine of the run, within its budget, also where the run uses a scheduler.
     """
 
     outputs: Iterable[str | PurePath]
@@ -66,6 +70,7 @@ class Options(TypedDict, total=False):
     directory: str | PurePath | None
     heartbeat_seconds: float | None
     sigpipe_ok: bool
+    executor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,7 @@ class Command:
     directory: str | None = None
     heartbeat_seconds: float | None = None
     sigpipe_ok: bool = False
+    executor: str | None = None
     shell: str | None = None
     call: Call | None = None
 
@@ -177,6 +183,7 @@ def command(
         directory=None if directory is None else argument_text(directory, "directory"),
         heartbeat_seconds=options.get("heartbeat_seconds"),
         sigpipe_ok=bool(options.get("sigpipe_ok", False)),
+        executor=_executor(options.get("executor")),
         shell=shell,
         call=call,
     )
@@ -253,6 +260,12 @@ def _optional_text(value: str | PurePath | None, what: str) -> str | None:
     if not text.strip() or text.startswith("-"):
         raise InputError(f"{what} must name something, not {text!r}")
     return text
+
+
+def _executor(name: str | None) -> str | None:
+    if name not in (None, "local"):
+        raise InputError(f"executor can be 'local' for a command, not {name!r}: --executor of the run says the rest")
+    return name
 
 
 def _stdout(name: str | None) -> str | None:

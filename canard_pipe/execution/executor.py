@@ -58,6 +58,33 @@ class Job:
     members: tuple[tuple[str, ...], ...] = ()
     enders: tuple[tuple[str, ...], ...] = ()
 
+    def start_message(
+        self, variables: Mapping[str, str], grace_seconds: float, linger_seconds: float
+    ) -> dict[str, Any]:
+        """Return what tells a launcher to start it (see launcher.py), with the whole environment."""
+        return {
+            "op": "start",
+            "token": self.token,
+            "digest": self.digest,
+            "identity": {
+                "task": self.identity.task, "step": self.identity.step, "ordinal": self.identity.ordinal,
+                "origin": self.identity.origin, "attempt": self.attempt,
+            },
+            "folder": str(self.folder),
+            "members": self.members or self.command.members,
+            "enders": self.enders,
+            "env": dict(variables),
+            "stdin": self.command.stdin,
+            "stdout": self.command.stdout or "stdout.log",
+            "stderr": "stderr.log",
+            "outputs": self.command.outputs,
+            "timeout": self.seconds,
+            "memory": self.request.memory_bytes,
+            "grace": grace_seconds,
+            "linger": linger_seconds,
+            "sigpipe_ok": self.command.sigpipe_ok,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class RunningCommand:
@@ -97,6 +124,9 @@ class Executor(Protocol):
     @property
     def most_memory_bytes(self) -> int | None:
         """The most memory that one command can get; None if that is not known."""
+
+    def of(self, command: Command) -> Executor:
+        """Return the executor that runs ``command``: this one, or the local one where the command asks for it."""
 
     def admit(
         self, claim: Leaseholder, command: Command, request: Request, step: str

@@ -38,7 +38,8 @@ def failure_of(record: Record, command: Command, folder: Path, problems: Sequenc
     if record.succeeded:
         return OutputError(problems, folder=folder, cause=word, facts=facts, details=full)
     if word == causes.TIMEOUT:
-        text = f"the command ran longer than its time and was ended: {command.text()}"
+        more = f"; {record.error}" if record.error else ""
+        text = f"the command ran longer than its time and was ended: {command.text()}{more}"
         return CommandTimeout(_with_details(text, folder), folder=folder, facts=facts)
     if record.cause in causes.HOPELESS:
         text = f"the command could not be started: {record.error or ''}{_where_paths_start(record, command)}"
@@ -88,6 +89,8 @@ def _culprit(record: Record) -> int:
 
 
 def _ending(record: Record) -> str:
+    if record.ended_by == "scheduler":
+        return f"did not come to its end: {record.error}"
     if record.ended_by == "memory":
         return f"was ended since its memory ran out: {record.evidence}"
     if record.oom:

@@ -13,7 +13,7 @@ from canard_pipe.execution.resources import Request
 from canard_pipe.execution.retry import Again, Failed, Tries, decide
 
 Tried = Sequence[tuple[Attempt, Record | None]]
-_OUTCOMES = ("itself", "timeout", "memory")  # the others say nothing of the command
+_OUTCOMES = ("itself", "timeout", "memory", "scheduler")  # the others say nothing of the command
 
 
 def request(command: Command, tried: Tried, most_memory_bytes: int | None) -> Request:

@@ -130,6 +130,10 @@ class LocalExecutor:
         os.close(self._wake_read)
         os.close(self._wake_write)
 
+    def of(self, command: Command) -> LocalExecutor:  # noqa: ARG002 - everything
+        """See :class:`Executor`."""
+        return self
+
     @contextmanager
     def admit(
         self, claim: Leaseholder, command: Command, request: Request, step: str
@@ -178,28 +182,7 @@ class LocalExecutor:
 
     def _run(self, admitted: _Admitted, job: Job) -> Record:
         variables = environment.of_try(job.environment, job.folder, token=job.token, run_token=self.run_token)
-        message = {
-            "op": "start",
-            "token": job.token,
-            "digest": job.digest,
-            "identity": {
-                "task": job.identity.task, "step": job.identity.step, "ordinal": job.identity.ordinal,
-                "origin": job.identity.origin, "attempt": job.attempt,
-            },
-            "folder": str(job.folder),
-            "members": job.members or job.command.members,
-            "enders": job.enders,
-            "env": variables,
-            "stdin": job.command.stdin,
-            "stdout": job.command.stdout or "stdout.log",
-            "stderr": "stderr.log",
-            "outputs": job.command.outputs,
-            "timeout": job.seconds,
-            "memory": job.request.memory_bytes,
-            "grace": self.grace_seconds,
-            "linger": self.linger_seconds,
-            "sigpipe_ok": job.command.sigpipe_ok,
-        }
+        message = job.start_message(variables, self.grace_seconds, self.linger_seconds)
         with self._lock:
             admitted.raise_reason()
             admitted.ended.clear()

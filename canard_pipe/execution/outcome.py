@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 TRIES_AFTER_INTERRUPTION = 3
-BLAMELESS_IN_A_ROW = 10  # jobs in a row that the cluster has ended, and not their command; then it is a failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class CommandRun:
 
     def __init__(self, context: CommandContext, command: Command, identity: Identity, place: Path) -> None:
         self._context, self._command, self._identity, self._place = context, command, identity, place
-        self._executor = context.executor
+        self._executor = context.executor.of(command)
         self._digest = command.digest(context.database.root)
 
     def outcome(self, *, replay: bool, since: int) -> Brought:
@@ -78,12 +77,10 @@ class CommandRun:
         usable = {token: row for token, row in known.items() if replay and row.task_attempt >= since}
         self._wait_for_live(known, usable)
         found = self._replayable(tried, known, usable) if replay else None
-        if found is not None and found.record.ended_by != "interrupted":
+        if found is not None:
             before = [each for each in tried if each[0].number < found.attempt.number]
             folder = self._settle(found.attempt, found.record, before, found.row)
             return Brought(folder, True, found.row.task_attempt if found.row else 0)
-        if found is not None:
-            self._mind_the_cluster(found, known)
         request = self._request(tried)
         with self._executor.admit(self._context, self._command, request, self._identity.step) as slot:
             last = tried[-1][0].number if tried else 0
@@ -139,20 +136,6 @@ class CommandRun:
         return jobs.tries_of(
             self._context.database, self._context.seq, self._identity.step, self._identity.ordinal
         )
-
-    def _mind_the_cluster(self, ended: _Ended, known: Mapping[str, Known]) -> None:
-        """Note a job that was ended for no fault of its command; too many of them in a row are a failure."""
-        job = self._job(ended.attempt, ended.record, [])
-        before = 0
-        for row in reversed([row for row in known.values() if row.token != ended.record.token]):
-            if row.state != jobs.INTERRUPTED or row.cause is None or row.archived:
-                break
-            before += 1
-        failed = before + 1 >= BLAMELESS_IN_A_ROW
-        self._note(job, ended.record, "failed" if failed else jobs.INTERRUPTED, ended.record.cause, ended.row)
-        if failed:
-            error = failure_of(ended.record, self._command, ended.attempt.folder)
-            raise error or AssertionError("an interrupted command has not succeeded")
 
     # -- one try ------------------------------------------------------------------------------------------------
 

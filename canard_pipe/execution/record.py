@@ -41,12 +41,13 @@ class MemberEnd:
 class Record:
     """The end of one try.
 
-    ``ended_by`` is itself, timeout, memory (it used more than it had asked for), lost or stop (the run's wish), or
-    interrupted (the launcher died; never on disk). ``exit_code`` and ``signal`` are those of the member that decides,
-    both None after timeout and memory. ``cause`` is not_found or not_executable if nothing ran. ``oom``: memory ran
-    out, as ``evidence`` shows. Peak memory is that of the whole tree at once, as far as looks at intervals tell; bytes
-    are those read from and written to storage, caches and pipes not counted. ``outputs`` holds the size that each
-    declared output had.
+    ``ended_by`` is itself, timeout, memory (it used more than it had asked for), lost or stop (the run's wish),
+    terminated (by a scheduler), or interrupted (the launcher died, then it is never on disk; or a cluster ended the job
+    for no fault of the command). ``exit_code`` and ``signal`` are those of the member that decides, both None after
+    timeout and memory. ``cause`` is not_found or not_executable if nothing ran, or what a scheduler has done (see
+    causes.py); ``error`` says more. ``oom``: memory ran out, as ``evidence`` shows. Peak memory is that of the whole
+    tree at once, as far as looks at intervals tell; bytes are those read from and written to storage, caches and pipes
+    not counted. ``outputs`` holds the size that each declared output had, ``job_id`` that of a scheduler.
     """
 
     identity: Identity
@@ -70,6 +71,7 @@ class Record:
     evidence: str | None = None
     left_over: int = 0
     outputs: tuple[tuple[str, int | None], ...] = ()
+    job_id: str | None = None
 
     @property
     def by_itself(self) -> bool:
@@ -87,6 +89,8 @@ class Record:
         Nothing of a folder is flushed to the disk when a command ends, so after a reboot sizes tell; without
         declared outputs nothing does.
         """
+        if not self.outputs and self.job_id is not None:
+            return True  # written on another machine, to a disk that both see
         if not self.outputs:
             return self.boot_id == procfs.boot_id()
         return all(size_of(folder / name) == size for name, size in self.outputs)
@@ -117,8 +121,8 @@ def parse(content: Any) -> Record:
             members=members,
             cause=_optional(content["cause"], str),
             error=_optional(content["error"], str),
-            started_us=_microseconds(content["started_at"]),
-            ended_us=_microseconds(content["ended_at"]),
+            started_us=None if content["started_at"] is None else _microseconds(content["started_at"]),
+            ended_us=None if content["ended_at"] is None else _microseconds(content["ended_at"]),
             host=_text(content["host"]),
             boot_id=str(content["boot_id"]),
             peak_memory_bytes=_optional(content["peak_memory_bytes"], int),
@@ -129,6 +133,7 @@ def parse(content: Any) -> Record:
             evidence=_optional(content.get("evidence"), str),
             left_over=int(content["left_over"]),
             outputs=tuple((name, _optional(size, int)) for name, size in content["outputs"].items()),
+            job_id=_optional(content.get("job_id"), str),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"not the record of a command: {error!r}") from error

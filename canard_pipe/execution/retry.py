@@ -11,6 +11,7 @@ from canard_pipe.execution import causes
 from canard_pipe.execution.resources import parse_seconds
 
 ANY = "any"
+NOT_ITS_FAULT_IN_A_ROW = 10  # from then on such ends are counted: something is wrong with the place or the job
 FIRST_SECONDS, LONGEST_SECONDS = 0.5, 60.0
 Given = int | Mapping[int | str, int]
 
@@ -96,11 +97,16 @@ def decide(failed: Sequence[Failed], tries: Tries, *, grows: bool, over_its_own:
         return Again(done >= allowed, False, earlier, tries, because if done >= allowed else "")
     if last.word in causes.HOPELESS:
         return Again(True, True, earlier, tries, "another try would end the same")
-    if last.word in causes.NOT_ITS_FAULT or grows:
+    if grows or (last.word in causes.NOT_ITS_FAULT and _in_a_row(failed) < NOT_ITS_FAULT_IN_A_ROW):
         return Again(False, False, earlier, tries)
     if over_its_own:
         return Again(True, True, earlier, tries, "another try would get no more memory: see Escalate")
     return Again(False, True, earlier, tries)
+
+
+def _in_a_row(failed: Sequence[Failed]) -> int:
+    """Return how many of the last tries have ended for no fault of their command."""
+    return next((n for n, each in enumerate(reversed(failed)) if each.word not in causes.NOT_ITS_FAULT), len(failed))
 
 
 def _shown(key: int | str) -> str:

@@ -94,6 +94,10 @@ class SuspendingLocal:
         for thread in list(self._started.values()):
             thread.join()
 
+    def of(self, command: Command) -> SuspendingLocal:  # noqa: ARG002 - everything
+        """See :class:`Executor`."""
+        return self
+
     @contextmanager
     def admit(self, claim: Leaseholder, command: Command, request: Request, step: str) -> Iterator[_Slot]:  # noqa: ARG002
         """See :class:`Executor`; the budget is taken when the task sleeps."""

@@ -56,6 +56,10 @@ class LazyExecutor:
         self._closed = False
         self.keep_open: Callable[[], Sequence[int]] = tuple
 
+    def of(self, command: Command) -> LazyExecutor:  # noqa: ARG002 - everything
+        """See Executor."""
+        return self
+
     def admit(self, claim: Leaseholder, command: Command, request: Request, step: str) -> AbstractContextManager[Slot]:
         """See Executor. Raises ConnectionClosed after :meth:`close`."""
         with self._lock:

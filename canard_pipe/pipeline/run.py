@@ -8,7 +8,7 @@ import random
 import secrets
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,15 @@ from typing import Any
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Codec, Skipped
 from canard_pipe.engine.worker import Outcome, Worker, text_of
-from canard_pipe.errors import CanardError, InputError
+from canard_pipe.errors import CanardError
 from canard_pipe.execution.channel import end_processes_of_run
 from canard_pipe.execution.executor import Executor
+from canard_pipe.execution.jobs import live_jobs
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
+from canard_pipe.execution.slurm.client import SlurmClient
+from canard_pipe.execution.slurm.executor import SlurmExecutor
+from canard_pipe.execution.slurm.settings import from_table
 from canard_pipe.execution.suspending import SuspendingLocal
 from canard_pipe.pipeline import cohorts, maintenance, outlook, planning, retrying, snapshot
 from canard_pipe.pipeline.access import open_view
@@ -85,8 +89,6 @@ def open_state(state: Path, launch: Path, **options: Any) -> Database:
 
 
 def _run(options: RunOptions, shown: Observer, retry: _Retry | None) -> RunReport:
-    if options.executor != "local":
-        raise InputError(f"the executor {options.executor!r} is not there yet: see the README")
     observer = Guarded(shown)
     prepared = prepare(
         options.pipeline_file, options.sheet_file, options.params, folder=options.folder, sheet=options.sheet
@@ -248,9 +250,7 @@ class _Run:
                 LocalExecutor(budget, keep_open=lambda: [ownership.lock_fd] if ownership else [])
             )
             stack.enter_context(_one_run_at_work(options.state / "run.token", local.run_token))
-            executor: Executor = local
-            if options.suspend_always:
-                executor = stack.enter_context(SuspendingLocal(local, self.database, lambda: self._wake(worker)))
+            executor = self._executor(local, stack, lambda: self._wake(worker))
             self.setting.executor = executor
             worker = Worker(
                 self.database,
@@ -280,6 +280,22 @@ class _Run:
             with keeper.signals():
                 worker.work()
             return keeper.interrupted
+
+    def _executor(self, local: LocalExecutor, stack: contextlib.ExitStack, changed: Callable[[], None]) -> Executor:
+        """Start what runs commands beside ``local``; jobs that an earlier run has left in Slurm are watched anyway."""
+        executor: Executor = local
+        if self.options.suspend_always:
+            executor = stack.enter_context(SuspendingLocal(local, self.database, changed))
+        if self.options.executor == SlurmExecutor.name or live_jobs(self.database, SlurmExecutor.name):
+            settings = from_table(self.options.slurm)
+            slurm = SlurmExecutor(
+                self.database, SlurmClient(self.setting.environ, cluster=settings.site.cluster), settings,
+                local=executor, environ=self.setting.environ, changed=changed, note=self.observer.note,
+                clock=self.database.clock,
+            )  # fmt: skip
+            stack.enter_context(slurm)
+            executor = slurm if self.options.executor == SlurmExecutor.name else executor
+        return executor
 
     def _wake(self, worker: Worker) -> None:
         """Let tasks go on at once whose commands have ended; the worker would find them at its next poll."""

@@ -10,7 +10,10 @@ job's name, which holds a token of its own, and the time at which it was submitt
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,3 +73,40 @@ class Doubt:
     """Nobody knows whether a job was made (time-out, lost connection): look it up by its name first."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What Slurm says of jobs. ``complete``: whoever must know has answered, so what is not in ``seen`` is not known to
+    Slurm now; else ``trouble`` says who did not, for people."""
+
+    seen: tuple[Seen, ...]
+    complete: bool
+    trouble: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that a job of a partition can ask for; None where there is no limit, or it is not known."""
+
+    time_seconds: float | None = None
+    memory_bytes: int | None = None
+
+
+class Client(Protocol):
+    """The calls of Slurm that are needed. Each ends in bounded time and raises nothing for what Slurm does or not."""
+
+    def submit(self, script: Path, options: Sequence[str]) -> JobId | Refused | Doubt:
+        """Submit a script with sbatch; ``options`` are all but ``--parsable``."""
+
+    def by_name(self, names: Sequence[str], since_us: int) -> Answer:
+        """Look jobs up by their names, of those submitted at ``since_us`` or later: squeue, then sacct."""
+
+    def states(self, jobs: Sequence[SlurmJob], since_us: int) -> Answer:
+        """Return the newest state of each job: one call of sacct for all, and of squeue where that is not enough."""
+
+    def cancel(self, jobs: Sequence[SlurmJob]) -> str | None:
+        """Ask scancel to end jobs; return why it could not be asked. None is no proof that they are gone."""
+
+    def limits(self, partition: str | None) -> Limits:
+        """Return the limits of a partition, or of the default one."""

@@ -1,6 +1,7 @@
--- What an executor has found out about its live jobs, many at once. What is NULL stays as it is.
+-- What an executor has found out about its live jobs, many at once. What is NULL stays as it is, and nothing that was
+-- given up comes alive again.
 UPDATE canard_absurd.jobs AS j
-SET state = b.state, live = b.live, to_cancel = coalesce(b.to_cancel, j.to_cancel), cause = coalesce(b.cause, j.cause),
+SET state = b.state, live = j.live AND b.live, to_cancel = coalesce(b.to_cancel, j.to_cancel), cause = coalesce(b.cause, j.cause),
     reason = coalesce(b.reason, j.reason), job_id = coalesce(b.job_id, j.job_id), cluster = coalesce(b.cluster, j.cluster),
     host = coalesce(b.host, j.host),
     submitted_at = coalesce(make_timestamp(b.submitted_us), j.submitted_at),
