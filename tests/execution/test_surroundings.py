@@ -243,12 +243,12 @@ def test_surroundings_that_make_no_sense_are_refused(site, options):
 
 
 def test_other_surroundings_are_another_command(site):
-    from canard_pipe.execution.command import command
+    from canard_pipe.execution.command import Options, command
 
-    digests = [
-        command([["true"]], options).digest(site.root)
-        for options in ({}, {"modules": ["a"]}, {"modules": ["a", "b"]}, {"conda": "a"}, {"container": "a"})
-    ]
+    others: list[Options] = [
+        {}, {"modules": ["a"]}, {"modules": ["a", "b"]}, {"conda": "a"}, {"container": "a"},
+    ]  # fmt: skip
+    digests = [command([["true"]], options).digest(site.root) for options in others]
     assert len(set(digests)) == 5
 
 
