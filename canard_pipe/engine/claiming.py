@@ -57,13 +57,13 @@ def grab(store: Store, clock: Clock, request: Request) -> list[Grant]:
         for row, token in zip(found, tokens, strict=True)
     ]
     deadline_us = now_us + round(request.lease_seconds * 1e6)
-    store.run("claim_tasks", rows=json.dumps(rows), worker=request.holder, now_us=now_us, deadline_us=deadline_us)
+    store.run("claim_tasks", rows=rows, worker=request.holder, now_us=now_us, deadline_us=deadline_us)
     expired = [
         ended(row[0], row[4], row[9], row[10], "expired", "worker lease expired", cause="lease")
         for row in found if row[8]
     ]
     if expired:
-        store.run("record_attempts", rows=json.dumps(expired), now_us=now_us)
+        store.run("record_attempts", rows=expired, now_us=now_us)
     again = [row[0] for row in found if row[4] > 0]
     saved = saved_checkpoints(store.run, again) if again else {}
     return [

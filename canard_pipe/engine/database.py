@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -331,8 +330,7 @@ class Database:
 
     def write(self, statement: str, rows: Sequence[Row]) -> None:
         """Execute a named statement with ``rows`` in a transaction of its own, as the owner, under no claim."""
-        text = json.dumps(list(rows))
-        self.writer.transact(lambda: self.store.run(statement, rows=text, now_us=self.clock.now_us()))
+        self.writer.transact(lambda: self.store.run(statement, rows=rows, now_us=self.clock.now_us()))
 
     # -- ending -------------------------------------------------------------------------------------------------
 

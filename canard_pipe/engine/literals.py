@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from canard_pipe.engine.statements import Statement
+from canard_pipe.engine.statements import Cell, Parameter, Piece, Statement, Table
 from canard_pipe.errors import InputError
 
-_PARAMETER = re.compile(r"\$([a-z_]+)")  # as in statements.py
+Row = Mapping[str, Any]
 
 
 def literal(value: Any) -> str:
-    """Spell None, bool, int (64 bit), float, text or bytes as an SQL expression of the same value.
+    """Spell None, bool, int (64 bit), float, text, bytes or a list of such as an SQL expression of the same value.
 
     Raises InputError for anything else, and for text that is not valid Unicode.
     """
@@ -25,22 +25,51 @@ def literal(value: Any) -> str:
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
             raise InputError(f"the integer {value} does not fit 64 bits")
-        return f"'{value}'::BIGINT"  # as text, since a bare -9223372036854775808 is the negation of too large a number
+        # Negative ones as text, since a bare -9223372036854775808 is the negation of too large a number.
+        return str(value) if value >= 0 else f"'{value}'::BIGINT"
     if isinstance(value, float):
         return f"'{value!r}'::DOUBLE" if math.isfinite(value) else f"'{value}'::DOUBLE"
     if isinstance(value, str):
         return _quoted(value)
     if isinstance(value, bytes):
         return f"from_hex('{value.hex()}')"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(literal, value))}]"
     raise InputError(f"a {type(value).__name__} cannot be spelled in SQL")
 
 
 def render(statement: Statement, params: Mapping[str, Any]) -> str:
-    """Return the statement with each ``$name`` replaced by the literal of its value. Raises InputError."""
+    """Return the statement with the literal of its value in the place of each parameter.
+
+    ``rows`` is a list of dicts; a key that a row lacks is NULL. Raises InputError.
+    """
     missing = statement.parameters - params.keys()
     if missing:
         raise InputError(f"no value for {', '.join(sorted(missing))}")
-    return _PARAMETER.sub(lambda found: literal(params[found[1]]), statement.sql)
+    if "rows" not in statement.parameters:
+        return "".join([_spelled(piece, params, ()) for piece in statement.pieces])
+    rows: Sequence[Row] = params["rows"]
+    pieces = statement.for_one_row if len(rows) == 1 else statement.pieces
+    return "".join([_spelled(piece, params, rows) for piece in pieces])
+
+
+def _spelled(piece: Piece, params: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    if isinstance(piece, str):
+        return piece
+    if isinstance(piece, Parameter):
+        return literal(params[piece.name])
+    if isinstance(piece, Cell):
+        text = literal(rows[0].get(piece.column))
+        return text if piece.type == "VARCHAR" and text[0] == "'" else f"{text}::{piece.type}"
+    return _table(piece, rows)
+
+
+def _table(table: Table, rows: Sequence[Row]) -> str:
+    text = json.dumps([{name: row.get(name) for name, _ in table.columns} for row in rows])
+    shape = ",".join(
+        f'"{name}":["{kind[:-2]}"]' if kind.endswith("[]") else f'"{name}":"{kind}"' for name, kind in table.columns
+    )
+    return f"(SELECT unnest(from_json({_quoted(text)}::JSON, '[{{{shape}}}]'), max_depth := 2))"
 
 
 def _quoted(text: str) -> str:

@@ -122,7 +122,7 @@ def archive(store: Store, maps: Sequence[tuple[int, str]], now_us: int) -> None:
     Within the caller's transaction. A map that asks for them again runs them from their beginning.
     """
     for statement, rows in archived(store.run, maps):
-        store.run(statement, rows=json.dumps(rows), now_us=now_us)
+        store.run(statement, rows=rows, now_us=now_us)
 
 
 def archived(read: Callable[..., Rows], maps: Sequence[tuple[int, str]]) -> Extra:

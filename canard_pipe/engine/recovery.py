@@ -56,8 +56,8 @@ def _interrupt(database: Database, holders: Rows, supervised: set[str]) -> None:
         outcome, cause = ("failed", "kills_the_run") if kills else ("interrupted", None if at_work else "supervised")
         attempts.append(ended(seq, attempt, worker, started_us, outcome, cause=cause))
         rows.append({"seq": seq, "version": version, "runs": runs, "kills": kills})
-    database.store.run("record_attempts", rows=json.dumps(attempts), now_us=now_us)
-    database.store.run("interrupt_tasks", rows=json.dumps(rows), now_us=now_us)
+    database.store.run("record_attempts", rows=attempts, now_us=now_us)
+    database.store.run("interrupt_tasks", rows=rows, now_us=now_us)
 
 
 def _is_dead(holder: str, own: str, predecessor: str | None) -> bool:

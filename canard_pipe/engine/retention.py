@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from canard_pipe.engine import arguments
 from canard_pipe.engine.clock import Clock
 from canard_pipe.engine.store import Store
@@ -27,7 +25,7 @@ def remove(store: Store, clock: Clock, older_than_seconds: float, keep: int, que
     )
     if not found:
         return 0
-    rows = json.dumps([{"seq": row[0], "version": row[1]} for row in found])
+    rows = [{"seq": row[0], "version": row[1]} for row in found]
     if store.changed("remove_tasks", rows=rows) != len(found):
         raise ConflictError("a task left its final state while it was to be removed", operation="remove_tasks")
     return len(found)

@@ -46,7 +46,7 @@ def spawn(database: Database, rows: Sequence[Row]) -> None:
         known = _known(database.store.run, ids)
         new = [row for row in rows if not _same(row, known.get(row["id"]))]
         if new:
-            database.store.run("spawn_tasks", rows=json.dumps(new), now_us=database.clock.now_us())
+            database.store.run("spawn_tasks", rows=new, now_us=database.clock.now_us())
 
     try:
         database.writer.transact(insert)

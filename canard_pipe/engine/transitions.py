@@ -53,10 +53,10 @@ def wake(store: Store, clock: Clock) -> Rows:
     return found
 
 
-def _versions(found: Rows) -> str:
-    return json.dumps([{"seq": row[0], "version": row[1]} for row in found])
+def _versions(found: Rows) -> list[Row]:
+    return [{"seq": row[0], "version": row[1]} for row in found]
 
 
 def _record(store: Store, now_us: int, rows: list[Row]) -> None:
     if rows:
-        store.run("record_attempts", rows=json.dumps(rows), now_us=now_us)
+        store.run("record_attempts", rows=rows, now_us=now_us)

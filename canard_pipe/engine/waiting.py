@@ -142,7 +142,7 @@ def emit(database: Database, name: str, text: str) -> bool:
     def insert() -> bool:
         if database.store.run("event_values", names=names):
             return False
-        rows = json.dumps([{"name": name, "value": text}])
+        rows = [{"name": name, "value": text}]
         database.store.run("insert_events", rows=rows, now_us=database.clock.now_us())
         return True
 

@@ -12,7 +12,6 @@ nobody knows what became of it, all of them are told so and nothing is repeated 
 
 from __future__ import annotations
 
-import json
 import logging
 import random
 import threading
@@ -237,14 +236,14 @@ class Writer:
         now_us = self._clock.now_us()
         with self._store.transaction():
             for transition, rows in _grouped((write.transition, write.row) for write in batch).items():
-                changed = self._store.changed(transition, rows=json.dumps(rows), now_us=now_us)
+                changed = self._store.changed(transition, rows=rows, now_us=now_us)
                 if changed != len(rows):
                     raise _CountDiffers(transition, len(rows), changed)
             extra = (
                 (statement, row) for write in batch for statement, rows in write.extra for row in rows
             )
             for statement, rows in _grouped([*extra, *riders]).items():
-                self._store.run(statement, rows=json.dumps(rows), now_us=now_us)
+                self._store.run(statement, rows=rows, now_us=now_us)
             self._committing = True
         for write in batch:
             write.at_us = now_us

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -250,7 +249,7 @@ def apply_plan(database: Database, plan: Plan) -> None:
 
         def run(statement: str, rows: list[Row]) -> None:
             if rows:
-                database.store.run(statement, rows=json.dumps(rows), now_us=now_us)
+                database.store.run(statement, rows=rows, now_us=now_us)
 
         run("spawn_tasks", plan.spawn)
         run("retry_tasks", plan.revive)

@@ -79,8 +79,8 @@ def retry(
         if from_step is not None:
             _check_step(database, [seq for seq, _ in versions.values()], from_step)
             archive = [{"seq": row["seq"], "from_step": from_step} for row in rows]
-            database.store.run("archive_from_step", rows=json.dumps(archive), now_us=now_us)
-        database.store.run("retry_tasks", rows=json.dumps(rows), now_us=now_us)
+            database.store.run("archive_from_step", rows=archive, now_us=now_us)
+        database.store.run("retry_tasks", rows=rows, now_us=now_us)
 
     if chosen.rows:
         database.writer.transact(act)

@@ -58,7 +58,7 @@ def retry(side: Side) -> object:
         ((id, seq, version),) = side.db.store.run("task_versions", ids=json.dumps(["t"]))
         assert id == "t"
         rows = [{"seq": seq, "version": version, "input": None}]
-        side.db.store.run("retry_tasks", rows=json.dumps(rows), now_us=side.clock.now_us())
+        side.db.store.run("retry_tasks", rows=rows, now_us=side.clock.now_us())
 
     side.db.writer.transact(act)
     return True
@@ -202,7 +202,7 @@ def mutated(monkeypatch, name: str, change: Callable[[str], str]) -> None:
     first, *rest = real(name)
     text = change(first.sql)
     assert text != first.sql
-    changed = (statements.Statement(text, first.parameters), *rest)
+    changed = (statements.parse(text), *rest)
     monkeypatch.setattr(statements, "load", lambda asked: changed if asked == name else real(asked))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 import threading
 from pathlib import Path
@@ -114,14 +113,14 @@ def test_a_task_that_leaves_its_final_state_meanwhile_is_not_removed(db, clock):
     """docs/design.md, "The fence": by itself a DELETE would win over the retry that another connection commits."""
     start(db, max_failures=1).fail("no")
     rival = Database(None, root=db.root, clock=clock, beside=db, pulse_seconds=None)
-    rows = json.dumps([{"seq": row(db)["seq"], "version": row(db)["version"], "input": None}])
+    rows = [{"seq": row(db)["seq"], "version": row(db)["version"], "input": None}]
 
     def both() -> None:
         with db.store.transaction():
             (found,) = db.store.run("retainable_tasks", before_us=clock.now_us(), keep=0, queue=None, most=9)
             with rival.store.transaction():
                 rival.store.run("retry_tasks", rows=rows, now_us=clock.now_us())
-            db.store.changed("remove_tasks", rows=json.dumps([{"seq": found[0], "version": found[1]}]))
+            db.store.changed("remove_tasks", rows=[{"seq": found[0], "version": found[1]}])
 
     with pytest.raises(ConflictError):
         both()

@@ -1,5 +1,5 @@
 -- A wait or a map has come to its end: the marker that it had begun becomes history.
 UPDATE canard_absurd.checkpoints AS c
 SET archived_at = make_timestamp($now_us)
-FROM (SELECT unnest(from_json($rows::JSON, '[{"task_seq":"BIGINT","ordinal":"INTEGER"}]'), recursive := true)) AS b
+FROM rows(task_seq BIGINT, ordinal INTEGER) AS b
 WHERE c.task_seq = b.task_seq AND c.ordinal = b.ordinal AND c.kind IN ('waiting', 'mapping') AND c.archived_at IS NULL;

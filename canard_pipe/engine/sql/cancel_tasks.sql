@@ -2,5 +2,5 @@
 UPDATE canard_absurd.tasks AS t
 SET version = t.version + 1, state = 'cancelled', updated_at = make_timestamp($now_us),
     worker = NULL, token = NULL, claimed_at = NULL, deadline = NULL
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","version":"BIGINT"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, version BIGINT) AS b
 WHERE t.seq = b.seq AND t.version = b.version;

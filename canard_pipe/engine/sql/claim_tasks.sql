@@ -4,5 +4,5 @@ SET version = t.version + 1, state = 'running', attempt = t.attempt + 1, failure
     worker = $worker, token = b.token, claimed_at = make_timestamp($now_us),
     deadline = make_timestamp($deadline_us), updated_at = make_timestamp($now_us),
     error = CASE WHEN b.expired = 1 THEN 'worker lease expired' ELSE t.error END
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","version":"BIGINT","expired":"INTEGER","token":"VARCHAR"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, version BIGINT, expired INTEGER, token VARCHAR) AS b
 WHERE t.seq = b.seq AND t.version = b.version;

@@ -5,5 +5,5 @@ SET version = t.version + 1, failures = t.failures + b.counted::INTEGER, error =
     state = CASE WHEN b.fatal OR (b.counted AND t.failures + 1 >= t.max_failures) THEN 'failed' ELSE 'ready' END,
     available_at = make_timestamp($now_us + b.delay_us),
     worker = NULL, token = NULL, claimed_at = NULL, deadline = NULL
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","token":"VARCHAR","error":"VARCHAR","delay_us":"BIGINT","fatal":"BOOLEAN","counted":"BOOLEAN"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, token VARCHAR, error VARCHAR, delay_us BIGINT, fatal BOOLEAN, counted BOOLEAN) AS b
 WHERE t.seq = b.seq AND t.token = b.token AND t.state = 'running' AND t.deadline > make_timestamp($now_us);

@@ -2,5 +2,5 @@
 UPDATE canard_absurd.tasks AS t
 SET version = t.version + 1, state = 'failed', error = b.error, updated_at = make_timestamp($now_us),
     worker = NULL, token = NULL, claimed_at = NULL, deadline = NULL
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","token":"VARCHAR","error":"VARCHAR"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, token VARCHAR, error VARCHAR) AS b
 WHERE t.seq = b.seq AND t.token = b.token AND t.state = 'running' AND t.deadline > make_timestamp($now_us);

@@ -1,3 +1,3 @@
 INSERT INTO canard_absurd.waits
-SELECT seq, kind, key
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","kind":"VARCHAR","key":"VARCHAR"}]'), recursive := true));
+SELECT b.seq, b.kind, b.key
+FROM rows(seq BIGINT, kind VARCHAR, key VARCHAR) AS b;

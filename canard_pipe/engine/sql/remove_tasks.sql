@@ -2,20 +2,25 @@
 -- two updates of one column do.
 UPDATE canard_absurd.tasks AS t
 SET version = t.version + 1
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","version":"BIGINT"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, version BIGINT) AS b
 WHERE t.seq = b.seq AND t.version = b.version AND t.state IN ('completed', 'failed', 'cancelled');
 
-DELETE FROM canard_absurd.checkpoints
-WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));
+DELETE FROM canard_absurd.checkpoints AS c
+USING rows(seq BIGINT) AS b
+WHERE c.task_seq = b.seq;
 
-DELETE FROM canard_absurd.attempts
-WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));
+DELETE FROM canard_absurd.attempts AS a
+USING rows(seq BIGINT) AS b
+WHERE a.task_seq = b.seq;
 
-DELETE FROM canard_absurd.jobs
-WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));
+DELETE FROM canard_absurd.jobs AS j
+USING rows(seq BIGINT) AS b
+WHERE j.task_seq = b.seq;
 
-DELETE FROM canard_absurd.children
-WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));
+DELETE FROM canard_absurd.children AS c
+USING rows(seq BIGINT) AS b
+WHERE c.task_seq = b.seq;
 
-DELETE FROM canard_absurd.tasks
-WHERE seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));
+DELETE FROM canard_absurd.tasks AS t
+USING rows(seq BIGINT) AS b
+WHERE t.seq = b.seq;

@@ -2,5 +2,5 @@
 UPDATE canard_absurd.tasks AS t
 SET version = t.version + 1, updated_at = make_timestamp($now_us),
     deadline = greatest(t.deadline, make_timestamp($now_us + b.lease_us))
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","token":"VARCHAR","lease_us":"BIGINT"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, token VARCHAR, lease_us BIGINT) AS b
 WHERE t.seq = b.seq AND t.token = b.token AND t.state = 'running' AND t.deadline > make_timestamp($now_us);

@@ -4,16 +4,17 @@
 UPDATE canard_absurd.tasks AS t
 SET version = t.version + 1, state = 'ready', failures = 0, error = NULL, result = NULL, name = b.name, input = b.input,
     available_at = make_timestamp($now_us), updated_at = make_timestamp($now_us)
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","name":"VARCHAR","input":"VARCHAR"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, name VARCHAR, input VARCHAR) AS b
 WHERE t.seq = b.seq AND t.state IN ('completed', 'failed', 'cancelled');
 
 UPDATE canard_absurd.children AS c
 SET position = b.position, archived_at = NULL
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","position":"INTEGER"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, position INTEGER) AS b
 WHERE c.task_seq = b.seq;
 
-DELETE FROM canard_absurd.waits
-WHERE task_seq IN (SELECT seq FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT"}]'), recursive := true)));
+DELETE FROM canard_absurd.waits AS w
+USING rows(seq BIGINT) AS b
+WHERE w.task_seq = b.seq;
 
 INSERT INTO canard_absurd.tasks
     (id, seq, name, queue, state, priority, attempt, failures, max_failures, available_at, created_at, updated_at, version, input)
@@ -21,7 +22,7 @@ SELECT id, nextval('canard_absurd.task_seq'), name, queue, 'ready', priority, 0,
        created_at - INTERVAL 1 MICROSECOND, make_timestamp($now_us), make_timestamp($now_us), 0, input
 FROM (
     SELECT b.id, b.name, b.input, p.queue, p.priority, p.max_failures, p.created_at
-    FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","id":"VARCHAR","name":"VARCHAR","input":"VARCHAR","parent_seq":"BIGINT","root_seq":"BIGINT","position":"INTEGER"}]'), recursive := true)) AS b
+    FROM rows(seq BIGINT, id VARCHAR, name VARCHAR, input VARCHAR, parent_seq BIGINT, root_seq BIGINT, position INTEGER) AS b
     JOIN canard_absurd.tasks p ON p.seq = b.root_seq
     WHERE b.seq IS NULL
     ORDER BY b.parent_seq, b.position
@@ -29,6 +30,6 @@ FROM (
 
 INSERT INTO canard_absurd.children
 SELECT t.seq, b.parent_seq, b.root_seq, b.depth, b.map, b.key, b.position, NULL
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","id":"VARCHAR","parent_seq":"BIGINT","root_seq":"BIGINT","depth":"INTEGER","map":"VARCHAR","key":"VARCHAR","position":"INTEGER"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, id VARCHAR, parent_seq BIGINT, root_seq BIGINT, depth INTEGER, map VARCHAR, key VARCHAR, position INTEGER) AS b
 JOIN canard_absurd.tasks t ON t.id = b.id AND t.created_at = make_timestamp($now_us)
 WHERE b.seq IS NULL;

@@ -7,5 +7,5 @@ SET state = b.state, live = j.live AND b.live, to_cancel = coalesce(b.to_cancel,
     submitted_at = coalesce(make_timestamp(b.submitted_us), j.submitted_at),
     started_at = coalesce(make_timestamp(b.started_us), j.started_at),
     ended_at = coalesce(make_timestamp(b.ended_us), j.ended_at)
-FROM (SELECT unnest(from_json($rows::JSON, '[{"token":"VARCHAR","state":"VARCHAR","live":"BOOLEAN","to_cancel":"BOOLEAN","cause":"VARCHAR","reason":"VARCHAR","job_id":"VARCHAR","cluster":"VARCHAR","host":"VARCHAR","submitted_us":"BIGINT","started_us":"BIGINT","ended_us":"BIGINT"}]'), recursive := true)) AS b
+FROM rows(token VARCHAR, state VARCHAR, live BOOLEAN, to_cancel BOOLEAN, cause VARCHAR, reason VARCHAR, job_id VARCHAR, cluster VARCHAR, host VARCHAR, submitted_us BIGINT, started_us BIGINT, ended_us BIGINT) AS b
 WHERE j.token = b.token AND (j.live OR j.to_cancel);

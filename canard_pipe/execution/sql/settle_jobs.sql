@@ -5,5 +5,5 @@ SET state = b.state, live = FALSE, cause = b.cause, exit_code = b.exit_code, sig
     read_bytes = b.read_bytes, written_bytes = b.written_bytes, host = coalesce(b.host, j.host),
     started_at = coalesce(make_timestamp(b.started_us), j.started_at),
     ended_at = coalesce(make_timestamp(b.ended_us), j.ended_at)
-FROM (SELECT unnest(from_json($rows::JSON, '[{"token":"VARCHAR","state":"VARCHAR","cause":"VARCHAR","exit_code":"INTEGER","signal":"VARCHAR","peak_memory_bytes":"BIGINT","cpu_seconds":"DOUBLE","read_bytes":"BIGINT","written_bytes":"BIGINT","host":"VARCHAR","started_us":"BIGINT","ended_us":"BIGINT"}]'), recursive := true)) AS b
+FROM rows(token VARCHAR, state VARCHAR, cause VARCHAR, exit_code INTEGER, signal VARCHAR, peak_memory_bytes BIGINT, cpu_seconds DOUBLE, read_bytes BIGINT, written_bytes BIGINT, host VARCHAR, started_us BIGINT, ended_us BIGINT) AS b
 WHERE j.token = b.token;

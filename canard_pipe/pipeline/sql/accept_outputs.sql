@@ -5,7 +5,7 @@
 INSERT INTO canard_absurd.outputs
     (target_key, target, kind, source, staging, accept_id, size, checksum, task_seq, attempt, state, accepted_at, published_at)
 WITH asked AS (
-    SELECT unnest(from_json($rows::JSON, '[{"target_key":"VARCHAR","target":"VARCHAR","kind":"VARCHAR","source":"VARCHAR","staging":"VARCHAR","accept_id":"VARCHAR","replaces":"VARCHAR","call":"VARCHAR","size":"BIGINT","checksum":"VARCHAR","task_seq":"BIGINT","attempt":"INTEGER"}]'), recursive := true)
+    SELECT * FROM rows(target_key VARCHAR, target VARCHAR, kind VARCHAR, source VARCHAR, staging VARCHAR, accept_id VARCHAR, replaces VARCHAR, call VARCHAR, size BIGINT, checksum VARCHAR, task_seq BIGINT, attempt INTEGER)
 ),
 refused AS (
     SELECT a.call

@@ -2,7 +2,7 @@
 -- saved before it. The marker tells the commands of the next attempts from those before (steps_archived.sql).
 UPDATE canard_absurd.jobs AS j
 SET archived_at = make_timestamp($now_us)
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","from_step":"VARCHAR"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, from_step VARCHAR) AS b
 WHERE j.task_seq = b.seq AND j.archived_at IS NULL
   AND j.step NOT IN (
       SELECT earlier.name FROM canard_absurd.checkpoints earlier
@@ -12,12 +12,12 @@ WHERE j.task_seq = b.seq AND j.archived_at IS NULL
 
 UPDATE canard_absurd.checkpoints AS c
 SET archived_at = make_timestamp($now_us)
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","from_step":"VARCHAR"}]'), recursive := true)) AS b
+FROM rows(seq BIGINT, from_step VARCHAR) AS b
 WHERE c.task_seq = b.seq AND c.archived_at IS NULL
   AND c.ordinal >= (
       SELECT f.ordinal FROM canard_absurd.checkpoints f
       WHERE f.task_seq = b.seq AND f.name = b.from_step AND f.archived_at IS NULL);
 
 INSERT INTO canard_absurd.checkpoints
-SELECT seq, 0, from_step, 'archive', 'null', 0, make_timestamp($now_us), make_timestamp($now_us), -1, NULL
-FROM (SELECT unnest(from_json($rows::JSON, '[{"seq":"BIGINT","from_step":"VARCHAR"}]'), recursive := true));
+SELECT b.seq, 0, b.from_step, 'archive', 'null', 0, make_timestamp($now_us), make_timestamp($now_us), -1, NULL
+FROM rows(seq BIGINT, from_step VARCHAR) AS b;
