@@ -10,7 +10,7 @@ from canard_pipe.errors import InputError
 from canard_pipe.execution.slurm.judging import Patience
 from canard_pipe.execution.slurm.script import Site
 
-LONGEST_INTERVAL_SECONDS = 60.0
+LONGEST_INTERVALS = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class SlurmSettings:
     max_jobs: int = 1000
     per_minute: int = 1200
     interval_seconds: float = 10.0
-    longest_interval_seconds: float = LONGEST_INTERVAL_SECONDS
+    longest_interval_seconds: float = 10.0 * LONGEST_INTERVALS
     patience: Patience = field(default_factory=Patience)
     cancel_jobs: bool = False
     grace_seconds: float = 10.0
@@ -34,13 +34,16 @@ class SlurmSettings:
 _OF_SITE = ("partition", "account", "qos", "constraint", "gres", "reservation", "cluster", "python", "requeue")
 _LISTS = ("options", "lines")
 _PLAIN = ("max_jobs", "per_minute", "cancel_jobs")
-_SECONDS = {"interval": "interval_seconds", "longest_interval": "longest_interval_seconds", "grace": "grace_seconds"}
+_PATIENCE = {
+    "wait_for_record": "record", "wait_for_requeue": "requeue", "wait_when_unknown": "silence",
+    "wait_in_doubt": "doubt", "wait_when_hopeless": "hopeless",
+}  # fmt: skip
 _OWN = ("--job-name", "-J", "--output", "-o", "--error", "-e", "--array", "-a", "--chdir", "-D", "--parsable", "--wrap")
 
 
 def from_table(table: Mapping[str, Any]) -> SlurmSettings:
     """Return the settings of a table ``slurm``. Raises InputError for names it has not and options that are ours."""
-    known = {*_OF_SITE, *_LISTS, *_PLAIN, *_SECONDS, "patience"}
+    known = {*_OF_SITE, *_LISTS, *_PLAIN, *_PATIENCE, "interval"}
     unknown = sorted(set(table) - known)
     if unknown:
         raise InputError(f"slurm has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}")
@@ -50,9 +53,8 @@ def from_table(table: Mapping[str, Any]) -> SlurmSettings:
         if option.split("=")[0] in _OWN:
             raise InputError(f"canard-pipe itself sets the option {option!r} of sbatch: take it out of slurm.options")
     given: dict[str, Any] = {name: table[name] for name in _PLAIN if table.get(name) is not None}
-    given |= {_SECONDS[name]: float(table[name]) for name in _SECONDS if table.get(name) is not None}
-    given["longest_interval_seconds"] = max(
-        given.get("interval_seconds", 0.0), given.get("longest_interval_seconds", LONGEST_INTERVAL_SECONDS)
-    )
-    patience = Patience(**{name: float(value) for name, value in (table.get("patience") or {}).items()})
+    if table.get("interval") is not None:
+        interval = float(table["interval"])
+        given |= {"interval_seconds": interval, "longest_interval_seconds": interval * LONGEST_INTERVALS}
+    patience = Patience(**{_PATIENCE[name]: float(table[name]) for name in _PATIENCE if table.get(name) is not None})
     return SlurmSettings(site=Site(**site), patience=patience, **given)

@@ -161,8 +161,19 @@ KEYS: tuple[Key, ...] = (
     Key("slurm.gres", "text", "generic resources, such as gpu:1"),
     Key("slurm.reservation", "text", "the reservation of jobs"),
     Key("slurm.options", "texts", "further options of sbatch, as they are typed"),
-    Key("slurm.max_jobs", "whole", "how many jobs may be submitted at once"),
-    Key("slurm.interval", "duration", "how often the scheduler is asked for the states of all jobs"),
+    Key("slurm.cluster", "text", "the cluster of jobs, where there are several"),
+    Key("slurm.lines", "texts", "lines of the job's script before the command, such as module load"),
+    Key("slurm.python", "path", "the Python on the nodes that watches over a command; the run's own by default"),
+    Key("slurm.requeue", "flag", "let Slurm put jobs back into the queue by itself"),
+    Key("slurm.max_jobs", "whole", "how many jobs may be in Slurm at once; 1000 by default"),
+    Key("slurm.per_minute", "whole", "how many jobs may be submitted in a minute; 1200 by default"),
+    Key("slurm.cancel_jobs", "flag", "a second Ctrl-C cancels the jobs"),
+    Key("slurm.interval", "duration", "how often Slurm is asked for the states of all jobs; 10 s by default"),
+    Key("slurm.wait_for_record", "duration", "for a job's record and outputs, on a slow shared disk; 60 s by default"),
+    Key("slurm.wait_for_requeue", "duration", "for Slurm to put back a job whose node has failed; 2 min by default"),
+    Key("slurm.wait_when_unknown", "duration", "for a job that Slurm does not know; 5 min by default"),
+    Key("slurm.wait_in_doubt", "duration", "for a job that Slurm may not have got; 20 s by default"),
+    Key("slurm.wait_when_hopeless", "duration", "for a job whose reason for waiting does not pass; 1 h by default"),
 )  # fmt: skip
 BY_NAME: Mapping[str, Key] = {key.name: key for key in KEYS}
 TABLES: frozenset[str] = frozenset(key.name.partition(".")[0] for key in KEYS if "." in key.name)
