@@ -26,6 +26,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -360,7 +361,7 @@ def main() -> int:
     verbs = ["start", "stop", "wipe", "status", "env", "kill", "pause", "continue", "lose", "run"]
     parser.add_argument("verb", choices=verbs)
     parser.add_argument("what", nargs="?", default="", help="the name of a daemon, or the number of a node")
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/canard-slurm"))
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir(), "canard-slurm"))
     parser.add_argument("--port", type=int, default=27800)
     parser.add_argument("--nodes", type=int, default=2)
     parser.add_argument("--extra", default="", help="lines for slurm.conf, read by start")

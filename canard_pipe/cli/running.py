@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 @click.option("--work", metavar="DIR", help="Where commands run; work by default.")
 @click.option("--results", metavar="DIR", help="Where results are published; results by default.")
 @click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where commands run; local by default.")
+@click.option("--max-jobs", type=click.IntRange(1), help="How many jobs may be in Slurm at once; 1000 by default.")
+@click.option("--cancel-jobs", is_flag=True, help="Let a second Ctrl-C cancel the jobs that are in Slurm.")
 @profile_option
 @click.option(
     "--suspend-always", is_flag=True, hidden=True,
@@ -66,6 +68,8 @@ def run(
     work: str | None,
     results: str | None,
     executor: str | None,
+    max_jobs: int | None,
+    cancel_jobs: bool,
     profile: str | None,
     suspend_always: bool,
     dry_run: bool,
@@ -95,6 +99,8 @@ def run(
             "work": work,
             "results": results,
             "executor": executor,
+            "slurm.max_jobs": max_jobs,
+            "slurm.cancel_jobs": cancel_jobs or None,
         },
         profile,
     )

@@ -336,6 +336,7 @@ class _Run:
                 "pids": list(command.pids),
                 "folder": None if command.folder is None else str(command.folder),
                 "memory_bytes": command.memory_bytes,
+                "job_id": command.job_id,
             }
             for command in executor.running()
         ]

@@ -142,7 +142,7 @@ def picture(state: dict[str, Any], failures: Sequence[str], now_us: int, begun_u
     if made > 0 and left > 0:
         head += f"  about {duration(elapsed / made * left)} left"
     parts: list[Any] = [Text(head, style="bold")]
-    running = sorted(state.get("running") or [], key=lambda item: item.get("state") == "waiting")
+    running = sorted(state.get("running") or [], key=lambda item: item.get("state") != "running")
     if running:
         parts.append(_running_table(running, now_us))
         if len(running) > MOST_RUNNING:
@@ -173,15 +173,20 @@ def _running_table(running: Sequence[dict[str, Any]], now_us: int) -> Table:
             Text(visible(str(item.get("step") or ""))),
             _since(item, started, now_us),
             "" if item.get("memory_bytes") is None else memory(item["memory_bytes"]),
-            Text(first_line(str(item.get("command") or "")), style="dim"),
+            Text(_job(item) + first_line(str(item.get("command") or "")), style="dim"),
         )
     return table
+
+
+def _job(item: dict[str, Any]) -> str:
+    return f"job {item['job_id']}: " if item.get("job_id") else ""
 
 
 def _since(item: dict[str, Any], started: int | None, now_us: int) -> str:
     if item.get("state") == "waiting":
         return "waits"  # for its share of cpus and memory
-    return "" if started is None else duration((now_us - started) / 1e6)
+    since = "" if started is None else duration((now_us - started) / 1e6)
+    return f"queued {since}" if item.get("state") == "queued" else since
 
 
 def _steps_line(running: Sequence[dict[str, Any]]) -> str:

@@ -15,6 +15,7 @@ from canard_pipe.pipeline.access import View
 from canard_pipe.report.wording import instant_text, urgency
 
 EVERY = 2**31 - 1
+AT_WORK = ("running", "queued")
 UNFINISHED = ("failed", "interrupted")  # how the last command of a step may have ended that is not saved
 
 
@@ -22,7 +23,8 @@ UNFINISHED = ("failed", "interrupted")  # how the last command of a step may hav
 class PlanRow:
     """A sample, once or cohort function. ``steps`` are the saved ones in order; ``now`` is the step it is in.
 
-    ``now_state`` tells how ``now`` stands: running, failed or interrupted. ``seq`` is None where no task was made yet.
+    ``now_state`` tells how ``now`` stands: running, queued, failed or interrupted. ``seq`` is None where no task was
+    made yet.
     """
 
     kind: str
@@ -161,9 +163,11 @@ def read_rows(
     rows = []
     for row in found:
         saved, job = tuple(steps.get(row[13], ())), last.get(row[13])
-        now, now_state = running.get(row[12]) if row[3] == "running" else None, None
+        now, now_state = running.get(row[12]) if row[3] in AT_WORK else None, None
+        if row[3] in AT_WORK and now is None and job is not None and job[7]:  # its task sleeps meanwhile
+            now = job[1]
         if now is not None:
-            now_state = "running"
+            now_state = row[3]
         elif job is not None and job[2] in UNFINISHED and job[1] not in saved and row[3] in ("failed", "waiting"):
             now, now_state = job[1], job[2]
         rows.append(PlanRow(*(*row, saved, now, now_state)))
@@ -250,7 +254,7 @@ def _from_snapshot(view: View, states: Collection[str] | None, limit: int) -> St
                     skipped_because=item.get("error"),
                     blocked_by=item.get("blocked_by"),
                     now=now,
-                    now_state=("running" if state == "running" else None) if now else None,
+                    now_state=(state if state in AT_WORK else None) if now else None,
                 )
             )
     if len(rows) > limit:

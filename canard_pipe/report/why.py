@@ -12,7 +12,7 @@ from canard_pipe.execution.folders import last_lines
 from canard_pipe.pipeline.access import View
 from canard_pipe.report.commands import typed
 from canard_pipe.report.hints import hint
-from canard_pipe.report.rows import PlanRow, RunRow, find_row
+from canard_pipe.report.rows import AT_WORK, PlanRow, RunRow, find_row
 from canard_pipe.report.wording import (
     counted,
     duration,
@@ -225,7 +225,9 @@ def _next_lines(found: Explanation, now_us: int, state_option: str = "") -> list
             if found.live
             else "next: was running when the run ended; goes on with the next run"
         ]
-    if row.state in ("waiting", "queued"):
+    if row.state == "queued":
+        return ["next: goes on by itself when its job has ended" + again]
+    if row.state == "waiting":
         wait_us = (row.available_us or 0) - now_us
         if row.seq is None or _unfinished(found):
             return [f"next: starts by itself{again} when what it needs is there", *_needs_lines(found)]
@@ -294,7 +296,11 @@ def _running_lines(running: dict[str, Any], now_us: int) -> list[str]:
     started = parse_instant(running.get("started_at"))
     since = "" if started is None else f" for {duration((now_us - started) / 1e6)}"
     waits = " (waits for its share of cpus and memory)" if running.get("state") == "waiting" else ""
+    if running.get("state") == "queued":
+        waits = " (waits in Slurm)" if running.get("job_id") else " (waits to be submitted to Slurm)"
     lines = [f"now in step {visible(str(running.get('step')))}{since}{waits}"]
+    if running.get("job_id"):
+        lines.append(f"job: {running['job_id']}")
     if running.get("command"):
         lines.append(f"command: {visible(str(running['command']))}")
     if running.get("folder"):
@@ -338,7 +344,7 @@ def _failed_try(view: View, failure: Attempt | None, tries: Sequence[Try]) -> Tr
 
 
 def _running(view: View, row: PlanRow) -> dict[str, Any] | None:
-    if view.source != "live" or row.state != "running":
+    if view.source != "live" or row.state not in AT_WORK:
         return None
     running = (view.snapshot or {}).get("running") or []
     return next((dict(item) for item in running if item.get("task_id") == row.task_id), None)

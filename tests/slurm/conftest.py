@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -64,7 +65,7 @@ def running_cluster() -> Iterator[Any]:
     missing = [name for name in module.PROGRAMS if shutil.which(name, path=module._PATH) is None]
     if missing or os.getuid() != 0:
         absent(f"Slurm ({', '.join(missing) or 'needs root'})")
-    folder = Path(f"/tmp/canard-slurm-{os.getpid()}")  # short: it holds sockets
+    folder = Path(tempfile.gettempdir(), f"canard-slurm-{os.getpid()}")  # short: it holds sockets
     cluster = module.Cluster(folder, _free_ports())
     try:
         cluster.start()
