@@ -33,6 +33,7 @@ from canard_pipe.engine.open_claims import OpenClaims
 from canard_pipe.engine.owner_record import process_start
 from canard_pipe.engine.ownership import Ownership
 from canard_pipe.engine.records import TaskRecord, TaskSummary
+from canard_pipe.engine.registered import Adapted
 from canard_pipe.engine.runtime import Runtime, runtime
 from canard_pipe.engine.store import Intercept, Rows, Store, straight
 from canard_pipe.engine.values import Codec
@@ -61,7 +62,7 @@ class Database:
         pulse_seconds: float | None = 0.2,
         beside: Database | None = None,
         migrations: Sequence[schema.Migration] | None = None,
-        types: Iterable[type] = (),
+        types: Iterable[type | Adapted] = (),
         supervised: Callable[[], Collection[str]] = tuple,
     ) -> None:
         """Open ``path``, None for a database in memory; ``root`` is the launch folder.

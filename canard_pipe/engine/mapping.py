@@ -54,6 +54,12 @@ def item_id(parent: str, name: str, key: str) -> str:
     return f"{parent}{MARK}{_spelled(name)}/{_spelled(key)}"
 
 
+def path_of(id: str) -> str:
+    """Return where an item is in its root, for people: map/key, or map/key/map/key; empty for a root."""
+    parts = id.split(MARK)[1:]
+    return "/".join(part.replace("%2F", "/").replace("%25", "%") for part in parts)
+
+
 def root_of(id: str) -> str:
     """Return the id of the task whose item, or item's item, has this id; another id is its own root."""
     return id.partition(MARK)[0]
@@ -105,7 +111,7 @@ def run(
         extra = [*extra, ("spawn_items", [rows[position] for position in wanted])]
     if wanted or any(not item.ended for item in known):
         _suspend(claim, name, saved, place, extra)
-    return _results(claim, name, saved, place, known, extra)
+    return _results(claim, name, fn, saved, place, known, extra)
 
 
 def gone(codec: Codec, text: str) -> list[int]:
@@ -141,7 +147,7 @@ def _listed(items: Any, name: str) -> list[Any]:
 
 
 def _results(
-    claim: Claim, name: str, marker: Saved | None, place: int, known: Sequence[Known], extra: Extra
+    claim: Claim, name: str, fn: Any, marker: Saved | None, place: int, known: Sequence[Known], extra: Extra
 ) -> list[Any]:
     bad = [item for item in known if item.state != "completed"]
     results = {
@@ -153,7 +159,8 @@ def _results(
         raise MapFailed(name, [_failure(item, causes.get(item.seq)) for item in bad], results, len(known))
     text = claim.database.codec.encode(list(results.values()), with_files=True)
     replaced = [] if marker is None else [{"task_seq": claim.seq, "ordinal": marker.ordinal}]
-    claim._save(name, KIND, text, place, extra=[*extra, ("archive_markers", replaced)])
+    extra = [*extra, ("archive_markers", replaced)]
+    claim._save(name, KIND, text, place, extra, code=claim.code_of(fn) if callable(fn) else None)
     return list(results.values())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from canard_pipe.errors import InputError, ValueEncodeError
@@ -11,14 +11,27 @@ from canard_pipe.errors import InputError, ValueEncodeError
 T = TypeVar("T", bound=type)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Adapted:
+    """A type that is stored as ``dump`` says and restored by ``load`` of the same: a dict of storable values."""
+
+    kind: type
+    dump: Callable[[Any], dict[str, Any]]
+    load: Callable[[dict[str, Any]], Any]
+
+
 class Registry:
     """The types of one database by the name under which they are stored: that of the class, without its module."""
 
-    def __init__(self, types: Iterable[type] = ()) -> None:
+    def __init__(self, types: Iterable[type | Adapted] = ()) -> None:
         self._by_name: dict[str, type] = {}
         self._names: dict[type, str] = {}
+        self._adapted: dict[type, Adapted] = {}
         for kind in types:
-            self.register(kind)
+            if isinstance(kind, Adapted):
+                self._adapted[self.register(kind.kind)] = kind
+            else:
+                self.register(kind)
 
     def register(self, kind: T) -> T:
         """Let instances of exactly ``kind`` be stored; return it, so that this is a decorator too.
@@ -38,15 +51,22 @@ class Registry:
         return self._names.get(kind)
 
     def restore(self, name: str, fields: dict[str, Any], given: list[str] | None) -> Any:
-        """Return an instance made of :func:`fields_of`. Raises ValueError for what is not registered or has changed."""
+        """Return an instance made of :meth:`fields_of`. Raises ValueError for what is not registered or has changed."""
         kind = self._by_name.get(name)
         if kind is None:
             raise ValueError(f"the type {name} is not registered")
+        if kind in self._adapted:
+            return self._adapted[kind].load(fields)
         return _restore_model(kind, fields, given) if _is_model(kind) else _restore_dataclass(kind, fields)
 
 
-def fields_of(value: Any, where: str) -> tuple[dict[str, Any], list[str] | None]:
-    """Return the fields of an instance, and of a model also the names of those that were given."""
+    def fields_of(self, value: Any, where: str) -> tuple[dict[str, Any], list[str] | None]:
+        """Return the fields of an instance, and of a model also the names of those that were given."""
+        adapted = self._adapted.get(type(value))
+        return _fields_of(value, where) if adapted is None else (adapted.dump(value), None)
+
+
+def _fields_of(value: Any, where: str) -> tuple[dict[str, Any], list[str] | None]:
     if not _is_model(type(value)):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, None
     if getattr(value, "__pydantic_private__", None):

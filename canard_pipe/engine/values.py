@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any
 
-from canard_pipe.engine.registered import Registry, fields_of
+from canard_pipe.engine.registered import Adapted, Registry
 from canard_pipe.errors import ValueEncodeError
 
 _INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
@@ -70,7 +70,7 @@ class Codec:
     ``types`` are dataclasses and pydantic models whose instances can be stored. Raises InputError for others.
     """
 
-    def __init__(self, root: Path, types: Iterable[type] = ()) -> None:
+    def __init__(self, root: Path, types: Iterable[type | Adapted] = ()) -> None:
         self.types = Registry(types)
         self.root = Path(os.path.abspath(root))  # noqa: PTH100 - links are kept as given
 
@@ -104,7 +104,7 @@ class Codec:
             return value
         name = self.types.name_of(type(value))
         if name is not None:
-            fields, given = fields_of(value, where)
+            fields, given = self.types.fields_of(value, where)
             tree = self._dict_to_tree(fields, where, with_files, depth)
             return {"$object": [name, tree] if given is None else [name, tree, given]}
         if isinstance(value, enum.Enum):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, Unpack, cast
 
 from canard_pipe.engine.claim import Claim, Grant
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.values import Codec
 from canard_pipe.errors import InputError, RestoreError
 from canard_pipe.execution import calling, folders, outputs, shelltext
 from canard_pipe.execution.command import Argument, Command, Options, command
@@ -91,10 +92,11 @@ class CommandContext(Claim):
         Arguments and result are stored values. A relative Path in the result is below that folder. Unlike the other
         three this returns what the function returned, since the folder would hold nothing else.
         """
-        argv, call = calling.describe(fn, args, self.database.codec)
+        codec = Codec(self.database.root)  # the child knows no registered types
+        argv, call = calling.describe(fn, args, codec)
         folder = self._run(command([argv], options, call=call))
         try:
-            return cast("T", calling.result(folder, self.database.codec))
+            return cast("T", calling.result(folder, codec))
         except (OSError, ValueError) as error:
             raise RestoreError(
                 f"the result of {call.label} in {folder} cannot be read: {error}", task_id=self.id, operation="call"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from types import ModuleType
 from typing import Any
 
 from canard_pipe.engine.claim import Grant
@@ -25,7 +26,7 @@ from canard_pipe.errors import (
 from canard_pipe.execution import folders
 from canard_pipe.execution.context import CommandContext
 from canard_pipe.execution.executor import Executor
-from canard_pipe.pipeline import cohorts, planning
+from canard_pipe.pipeline import cohorts, items, planning
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.definition import Function, Pipeline
 from canard_pipe.pipeline.observer import Observer
@@ -48,6 +49,7 @@ class RunSetting:
     observer: Observer
     environ: Mapping[str, str]
     code: StepCode
+    module: ModuleType
     executor: Executor | None = None
     checker: Checker | None = None
     publisher: Publisher | None = None
@@ -83,15 +85,15 @@ class PipelineContext(CommandContext):
         if setting.executor is None:
             raise InputError("the run has not started")
         self.kind, self.key, self.generation = planning.parts_of_id(grant.id)
-        self.folder = folder_of(setting.pipeline, self.kind, self.key, grant.input)
-        again = "" if self.generation == 1 else f"generation-{self.generation}/"
+        self.folder, self.place = folder_of(setting.pipeline, grant)
+        again = "" if self.generation == 1 else f"generation-{self.generation}"
         super().__init__(
             database,
             grant,
             executor=setting.executor,
             work=setting.work,
             environ=setting.environ,
-            task_folder=f"{folders.safe_name(setting.pipeline.name)}/{again}{self.folder}",
+            task_folder=str(PurePosixPath(folders.safe_name(setting.pipeline.name), again, self.folder, self.place)),
             tries=setting.pipeline.tries,
         )
         self._setting = setting
@@ -132,6 +134,31 @@ class PipelineContext(CommandContext):
             lambda: publisher.publish(self, files, self.folder, keep_alive=self._keep_alive, allow_empty=allow_empty),
         )
 
+    def map(
+        self, name: str, fn: Any, items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None
+    ) -> list[Any]:
+        """Run ``fn(item, ctx)`` for each item as a durable child task of its own; return their results in order.
+
+        ``fn`` stands at the top of the pipeline file or of a module that it imports. Items are rows of the sheet or
+        other storable values. Raises SampleSkipped if an item has left itself out: then its sample does.
+        See Claim.map for the rest.
+        """
+        results = super().map(name, fn, items, key=key)
+        skipped = next((result for result in results if isinstance(result, Skipped)), None)
+        if skipped is not None:
+            raise SampleSkipped(skipped.reason)
+        return results
+
+    def item_task(self, fn: Any, name: str) -> str:
+        """Return the name of the tasks of items: that of the function they belong to tells when they may run."""
+        items.reference(fn, self._setting.module, name)
+        return items.task_name(self.name)
+
+    def item_input(self, fn: Any, name: str, key: str, item: Any) -> Any:
+        """Return the input of an item: with how its function is found again, and its folders."""
+        kept = items.reference(fn, self._setting.module, name)
+        return items.input_of(self.folder, items.place_of(self.place, name, key), kept, item)
+
     def code_of(self, fn: Callable[..., Any]) -> str | None:
         """Return which function of the pipeline's folder made a step."""
         return self._setting.code.of(fn)
@@ -143,7 +170,7 @@ class PipelineContext(CommandContext):
 
     def step_saved(self, name: str) -> None:
         """Tell the run's observer."""
-        self._setting.observer.step(self.kind, self.key, name)
+        self._setting.observer.step(*planning.label_of_id(self.id), name)
 
     def _keep_alive(self) -> None:
         self.check()
@@ -156,22 +183,27 @@ def context_factory(setting: RunSetting) -> Callable[[Database, Grant], Pipeline
     return lambda database, grant: PipelineContext(database, grant, setting)
 
 
-def folder_of(pipeline: Pipeline, kind: str, key: str, given: str) -> str:
-    """Return the folder of a task below the results and below the pipeline's part of ``work/``.
+def folder_of(pipeline: Pipeline, grant: Grant) -> tuple[str, str]:
+    """Return the folder of a task below the results and below the pipeline's part of ``work/``, and of an item also
+    its place in that of ``work/``.
 
-    ``given`` is the task's input as stored. One that is damaged gives a folder too: the handler meets the damage.
+    An input that is damaged gives a folder too: the handler meets the damage.
     """
-    if kind != "sample":
-        return planning.shared_folder(pipeline, kind, key)
+    kind, key, _ = planning.parts_of_id(grant.id)
+    item = items.is_item(grant.id)
+    if kind != "sample" and not item:
+        return planning.shared_folder(pipeline, kind, key), ""
     try:
-        return str(json.loads(given)["folder"])
+        given = json.loads(grant.input)
+        return str(given["folder"]), str(given["place"]) if item else ""
     except (ValueError, KeyError, TypeError):
-        return folders.safe_name(key)
+        return folders.safe_name(key), folders.safe_name(grant.id) if item else ""
 
 
 def handlers(setting: RunSetting) -> dict[str, Handler]:
     """Return the engine's handlers of a pipeline's functions, by task name."""
-    return {function.name: _handler(setting, function) for function in setting.pipeline.functions.values()}
+    found = {function.name: _handler(setting, function) for function in setting.pipeline.functions.values()}
+    return found | {items.task_name(name): _ending_alone(_item_handler(setting)) for name in found}
 
 
 def _handler(setting: RunSetting, function: Function) -> Handler:
@@ -193,6 +225,17 @@ def _handler(setting: RunSetting, function: Function) -> Handler:
         return function.call(cohorts.results(ctx.database, given), ctx)
 
     return _ending_alone({"once": once, "sample": sample, "cohort": cohort}[function.kind])
+
+
+def _item_handler(setting: RunSetting) -> Handler:
+    def item(given: dict[str, Any], ctx: PipelineContext) -> Any:
+        fn = items.resolve(given["call"], setting.module)
+        try:
+            return fn(given["item"], ctx)
+        except SampleSkipped as skipped:
+            return Skipped(skipped.reason)
+
+    return item
 
 
 def _ending_alone(handler: Handler) -> Handler:

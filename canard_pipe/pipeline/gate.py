@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from canard_pipe.engine.database import Database
-from canard_pipe.pipeline import cohorts
+from canard_pipe.pipeline import cohorts, items
 from canard_pipe.pipeline.definition import Pipeline
 
 
@@ -27,20 +27,24 @@ class Gate:
         self._only = only
         self._lock = threading.Lock()
         self._settled = False
-        self._once = frozenset(function.name for function in pipeline.of_kind("once"))
+        self._once = _with_items(function.name for function in pipeline.of_kind("once"))
+        self._all = _with_items(pipeline.functions)
         self._once_done = not self._once
 
     def names(self) -> frozenset[str]:
-        """Return the names of the functions whose tasks may be claimed."""
+        """Return the names of the tasks that may be claimed: of functions, and of their items."""
         if not self._once_done:
             ((left,),) = self._database.query("once_open", pipeline=self._pipeline.name)
             self._once_done = left == 0
-        return frozenset(self._pipeline.functions) if self._once_done else self._once
+        return self._all if self._once_done else self._once
 
     def ids(self) -> list[str] | None:
         """Return the ids of the tasks that may be claimed; None for all."""
         with self._lock:
-            return None if self._only is None else sorted(self._only)
+            only = None if self._only is None else sorted(self._only)
+        if not only:
+            return only
+        return only + [row[0] for row in self._database.query("items_of_tasks", ids=json.dumps(only))]
 
     def join(self, ids: Collection[str]) -> None:
         """Let these tasks run too, as another terminal asks."""
@@ -70,3 +74,8 @@ class Gate:
             ids=None if ids is None else json.dumps(ids),
         )
         return int(left) == 0
+
+
+def _with_items(functions: Iterable[str]) -> frozenset[str]:
+    names = list(functions)
+    return frozenset([*names, *map(items.task_name, names)])

@@ -8,6 +8,7 @@ import sys
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 from canard_pipe.errors import PipelineFileError, Problem
 from canard_pipe.pipeline.definition import Pipeline
@@ -15,11 +16,12 @@ from canard_pipe.pipeline.definition import Pipeline
 
 @dataclass(frozen=True, slots=True)
 class LoadedPipeline:
-    """A pipeline with the file that it came from and the SHA-256 of the file's bytes."""
+    """A pipeline with the file that it came from, the SHA-256 of the file's bytes, and the module made of it."""
 
     pipeline: Pipeline
     file: Path
     digest: str
+    module: ModuleType
 
 
 def load_pipeline(file: Path) -> LoadedPipeline:
@@ -59,7 +61,7 @@ def load_pipeline(file: Path) -> LoadedPipeline:
     (pipeline,) = found.values()
     if not pipeline.functions:
         raise _wrong(file, None, "decorates no function", "put @pipeline.sample above one")
-    return LoadedPipeline(pipeline, file, hashlib.sha256(source).hexdigest())
+    return LoadedPipeline(pipeline, file, hashlib.sha256(source).hexdigest(), module)
 
 
 def _line_in(file: Path, error: BaseException) -> int | None:

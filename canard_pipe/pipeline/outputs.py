@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from canard_pipe.engine import mapping
 from canard_pipe.pipeline.staging import Content
 
 
@@ -114,8 +115,9 @@ def step_digest(name: str | None) -> str:
 
 def owner_of(task_id: str) -> str:
     """Return the task's id without its generation: a later generation of a sample may replace its results."""
-    head, _, generation = task_id.rpartition("/")
-    return head if generation.isdecimal() and head else task_id
+    root = mapping.root_of(task_id)
+    head, _, generation = root.rpartition("/")
+    return head + task_id[len(root):] if generation.isdecimal() and head else task_id
 
 
 def stored(path: Path, root: Path) -> str:

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from canard_pipe.engine import mapping
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Codec
 from canard_pipe.engine.writer import Row
+from canard_pipe.pipeline import ready_again
 from canard_pipe.pipeline.definition import Function, Pipeline
 from canard_pipe.pipeline.fingerprint import Fingerprint
 from canard_pipe.pipeline.rows import SampleRow
@@ -221,11 +223,22 @@ def shared_folder(pipeline: Pipeline, kind: str, key: str) -> str:
 
 
 def parts_of_id(id: str) -> tuple[str, str, int]:
-    """Return kind, key and generation of a task id made by :func:`task_id`; another id is taken as a key."""
+    """Return kind, key and generation of a task id made by :func:`task_id`, of an item's those of its root.
+
+    Another id is taken as a key.
+    """
+    id = mapping.root_of(id)
     _, _, rest = id.partition("/")
     kind, _, rest = rest.partition("/")
     key, _, generation = rest.rpartition("/")
     return (kind, key, int(generation)) if generation.isdigit() else ("", id, 1)
+
+
+def label_of_id(id: str) -> tuple[str, str]:
+    """Return the kind of a task and what people call it: an item is the key of its sample with its path."""
+    kind, key, _ = parts_of_id(id)
+    path = mapping.path_of(id)
+    return ("item", f"{key}/{path}") if path else (kind, key)
 
 
 def spawn_row(pipeline: Pipeline, function: Function, id: str, input: str, position: int) -> Row:
@@ -252,7 +265,8 @@ def apply_plan(database: Database, plan: Plan) -> None:
                 database.store.run(statement, rows=rows, now_us=now_us)
 
         run("spawn_tasks", plan.spawn)
-        run("retry_tasks", plan.revive)
+        if plan.revive:
+            ready_again.make_ready(database, plan.revive)
         run("delete_planned", plan.planned)
         run("insert_planned", plan.planned)
 

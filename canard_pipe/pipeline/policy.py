@@ -17,6 +17,7 @@ from canard_pipe.errors import (
     HandlerExit,
     InputError,
     InputFileError,
+    MapFailed,
     PublishError,
     ReplayError,
     SheetError,
@@ -31,11 +32,16 @@ FINAL = (
     BudgetError,
     InputError,
     ReplayError,
+    MapFailed,
     HandlerExit,
     AttributeError,
     ImportError,
     NameError,
     TypeError,
+)
+
+_TELLING = (  # their messages say what they are
+    CommandError, InputFileError, PublishError, BudgetError, ReplayError, SheetError, MapFailed,
 )
 
 
@@ -52,7 +58,7 @@ class FailurePolicy:
 
     def __call__(self, error: BaseException, claim: Claim, _delay: float) -> Failure:
         message = text_of(error)
-        if not isinstance(error, CommandError | InputFileError | PublishError | BudgetError | ReplayError | SheetError):
+        if not isinstance(error, _TELLING):
             message = f"{type(error).__name__}: {message}"
         again = error.again if isinstance(error, CommandError) else None
         if again is None:
@@ -77,6 +83,9 @@ def cause_of(error: BaseException) -> dict[str, Any]:
         return {"kind": "publish", "target": error.target}
     if isinstance(error, SheetError):
         return {"kind": "sheet"}
+    if isinstance(error, MapFailed):
+        failed = [{"item": each.key, "state": each.state, "cause": each.cause} for each in error.failures]
+        return {"kind": "items", "map": error.name, "items": failed}
     if isinstance(error, BudgetError):
         return {"kind": "budget"}
     frames = traceback.extract_tb(error.__traceback__)

@@ -50,7 +50,8 @@ def _do(database: Database, pipeline: str, kind: str, given: Any, join: Callable
         chosen = retrying.cancel(database, pipeline, keys, every=bool(given.get("all")))
     elif kind == "retry":
         chosen = retrying.retry(
-            database, pipeline, keys, failed=bool(given.get("failed")), from_step=given.get("from_step")
+            database, pipeline, keys, failed=bool(given.get("failed")), from_step=given.get("from_step"),
+            item=given.get("item"),
         )
         join([row.task_id for row in chosen.rows if row.task_id is not None])
     else:

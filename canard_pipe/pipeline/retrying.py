@@ -8,10 +8,12 @@ from dataclasses import dataclass
 
 from canard_pipe.engine.database import Database
 from canard_pipe.errors import InputError
+from canard_pipe.pipeline import ready_again
 from canard_pipe.pipeline.cohorts import SampleState, sample_states
 
 RETRYABLE = ("failed", "cancelled")
 REMAKEABLE = (*RETRYABLE, "done", "skipped", "changed")  # from a step on
+ENDED_OR_WAITING = (*REMAKEABLE, "waiting", "running", "queued")  # for its items: they have states of their own
 CANCELLABLE = ("waiting", "running", "queued", "blocked")
 
 
@@ -62,28 +64,46 @@ def choose_for_retry(
 
 
 def retry(
-    database: Database, pipeline: str, keys: Collection[str], *, failed: bool = False, from_step: str | None = None
+    database: Database, pipeline: str, keys: Collection[str], *, failed: bool = False, from_step: str | None = None,
+    item: str | None = None,
 ) -> Chosen:
     """Make failed and cancelled tasks ready again with failures 0, in one transaction.
 
-    Saved steps are kept, or with ``from_step`` only those before it; the rest is archived, not deleted. ``failed``
-    takes every failed row. Raises InputError for unknown names and steps, and if no named one can be retried.
+    Saved steps are kept, or with ``from_step`` only those before it; the rest is archived, not deleted. Items of maps
+    that failed or were cancelled are made ready too, the others are kept. ``failed`` takes every failed row. ``item``
+    names the only item to run again, of one sample; ``from_step`` is its map then, or one of its steps.
+    Raises InputError for unknown names, steps and items, and if no named one can be retried.
     """
+    if item is not None:
+        return _retry_item(database, sample_states(database, pipeline), keys, item, from_step)
     chosen = choose_for_retry(sample_states(database, pipeline), keys, failed=failed, from_step=from_step)
 
     def act() -> None:
-        now_us = database.clock.now_us()
         ids = [row.task_id for row in chosen.rows]
-        versions = {row[0]: (row[1], row[2]) for row in database.store.run("task_versions", ids=json.dumps(ids))}
-        rows = [{"seq": seq, "version": version, "input": None} for seq, version in versions.values()]
+        tasks = database.store.run("task_versions", ids=json.dumps(ids))
         if from_step is not None:
-            _check_step(database, [seq for seq, _ in versions.values()], from_step)
-            archive = [{"seq": row["seq"], "from_step": from_step} for row in rows]
-            database.store.run("archive_from_step", rows=archive, now_us=now_us)
-        database.store.run("retry_tasks", rows=rows, now_us=now_us)
+            ready_again.archive_from(database, [seq for _, seq, *_ in tasks], from_step)
+            tasks = database.store.run("task_versions", ids=json.dumps(ids))
+        ready_again.make_ready(database, [{"seq": row[1], "version": row[2], "input": None} for row in tasks])
 
     if chosen.rows:
         database.writer.transact(act)
+    return chosen
+
+
+def _retry_item(
+    database: Database, states: Sequence[SampleState], keys: Collection[str], item: str, from_step: str | None
+) -> Chosen:
+    chosen = choose(states, keys, every=False, possible=ENDED_OR_WAITING, verb="retry")
+    if len(keys) != 1 or len(chosen.rows) + len(chosen.refused) != 1:
+        raise InputError("--item is for one sample: name it, and only it")
+    if chosen.refused:
+        raise InputError(f"nothing to retry: {chosen.refused[0]}")
+    (row,) = chosen.rows
+    seq = row.task_seq
+    if seq is None:
+        raise InputError(f"{row.key} has not begun")
+    database.writer.transact(lambda: ready_again.make_item_ready(database, seq, item, from_step))
     return chosen
 
 
@@ -98,9 +118,3 @@ def cancel(database: Database, pipeline: str, keys: Collection[str], *, every: b
     database.cancel_many([row.task_id for row in chosen.rows if row.task_id is not None])
     return chosen
 
-
-def _check_step(database: Database, seqs: list[int], step: str) -> None:
-    known = {row[0] for row in database.store.run("known_steps", seqs=json.dumps(seqs))}
-    if step not in known:
-        names = ", ".join(sorted(known)) or "none"
-        raise InputError(f"no step is named {step!r}; steps so far: {names}")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from canard_pipe.engine import mapping
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Codec, Skipped
 from canard_pipe.engine.worker import Outcome, Worker, text_of
@@ -31,6 +32,7 @@ from canard_pipe.pipeline.access import open_view
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.context import RunSetting, context_factory, handlers
 from canard_pipe.pipeline.gate import Gate
+from canard_pipe.pipeline.items import stored_types
 from canard_pipe.pipeline.observer import Guarded, Observer
 from canard_pipe.pipeline.policy import FailurePolicy
 from canard_pipe.pipeline.prepare import Prepared, param_values, prepare
@@ -50,6 +52,7 @@ class _Retry:
     keys: tuple[str, ...]
     failed: bool
     from_step: str | None
+    item: str | None = None
 
 
 def run_pipeline(options: RunOptions, observer: Observer) -> RunReport:
@@ -61,12 +64,13 @@ def run_pipeline(options: RunOptions, observer: Observer) -> RunReport:
 
 
 def retry_stored(
-    state: Path, launch: Path, keys: Sequence[str], failed: bool, from_step: str | None, observer: Observer
+    state: Path, launch: Path, keys: Sequence[str], failed: bool, from_step: str | None, observer: Observer, *,
+    item: str | None = None,
 ) -> RunReport:
     """Retry samples of the last run of this state, in the foreground, and make what depends on them."""
     with open_state(state, launch) as database:
         options = stored_options(database, state)
-    return _run(options, observer, _Retry(tuple(keys), failed, from_step))
+    return _run(options, observer, _Retry(tuple(keys), failed, from_step, item))
 
 
 def check_pipeline(
@@ -97,9 +101,9 @@ def _run(options: RunOptions, shown: Observer, retry: _Retry | None) -> RunRepor
         observer.note(note)
     setting = RunSetting(
         prepared.loaded.pipeline, prepared.params, options.work, options.results, observer, dict(os.environ),
-        StepCode(prepared.loaded.file.parent),
+        StepCode(prepared.loaded.file.parent), prepared.loaded.module,
     )
-    types = prepared.loaded.pipeline.types
+    types = stored_types(prepared.loaded.pipeline)
     if options.dry_run:
         return _dry_run(options, prepared, observer)
     with open_state(
@@ -110,7 +114,7 @@ def _run(options: RunOptions, shown: Observer, retry: _Retry | None) -> RunRepor
 
 def _dry_run(options: RunOptions, prepared: Prepared, observer: Observer) -> RunReport:
     """Say what would run; change nothing, also beside a living run."""
-    types = prepared.loaded.pipeline.types
+    types = stored_types(prepared.loaded.pipeline)
     with contextlib.ExitStack() as stack:
         reading: planning.Reading
         if (options.state / "state.duckdb").exists():
@@ -201,7 +205,9 @@ class _Run:
         for deviation in publisher.verify(self.database):
             where = self.options.results / deviation.target
             _, sample, _ = planning.parts_of_id(deviation.task_id or "")
-            self.observer.note(f"{where} {deviation.problem}; retry {shlex.quote(sample)} --from publish puts it back")
+            item = mapping.path_of(deviation.task_id or "")
+            who = shlex.quote(sample) + (f" --item {shlex.quote(item)}" if item else "")
+            self.observer.note(f"{where} {deviation.problem}; retry {who} --from publish puts it back")
 
     def _may_be_written(self, path: Path) -> bool:
         """Tell whether a command is at work in the folder of a try that holds ``path``."""
@@ -211,6 +217,8 @@ class _Run:
 
     def _asked(self, retry: _Retry) -> list[str]:
         """Return the keys that a retry is about: those named, or every failed one."""
+        if retry.item is not None:
+            return list(retry.keys)
         states = cohorts.sample_states(self.database, self.pipeline_name)
         chosen = retrying.choose_for_retry(states, retry.keys, failed=retry.failed, from_step=retry.from_step)
         for why in chosen.refused:
@@ -224,11 +232,11 @@ class _Run:
         """
         wanted = set(asked)
         rows = [row for row in cohorts.sample_states(self.database, self.pipeline_name) if row.key in wanted]
-        left = [row.key for row in rows if row.state in retrying.retryable(retry.from_step)]
+        left = [row.key for row in rows if retry.item or row.state in retrying.retryable(retry.from_step)]
         if left:
-            retrying.retry(self.database, self.pipeline_name, left, from_step=retry.from_step)
+            retrying.retry(self.database, self.pipeline_name, left, from_step=retry.from_step, item=retry.item)
         if asked:
-            self.observer.note(f"will run again: {', '.join(asked)}")
+            self.observer.note(f"will run again: {', '.join(asked)}" + (f", item {retry.item}" if retry.item else ""))
         if any(row.kind == "once" for row in rows):
             return None
         return {row.task_id for row in rows if row.task_id is not None}
@@ -305,7 +313,7 @@ class _Run:
 
     def _tell(self, outcome: Outcome, gate: Gate) -> None:
         gate.look_again()
-        kind, sample, _ = planning.parts_of_id(outcome.id)
+        kind, sample = planning.label_of_id(outcome.id)
         if outcome.status == "completed":
             skipped = isinstance(outcome.result, Skipped)
             self.observer.ended(

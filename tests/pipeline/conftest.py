@@ -99,9 +99,11 @@ class Project:
             self.observer,
         )
 
-    def retry(self, *keys: str, failed: bool = False, from_step: str | None = None) -> RunReport:
+    def retry(
+        self, *keys: str, failed: bool = False, from_step: str | None = None, item: str | None = None
+    ) -> RunReport:
         self.observer = Recorder()
-        return run.retry_stored(self.folder / ".canard", self.folder, keys, failed, from_step, self.observer)
+        return run.retry_stored(self.folder / ".canard", self.folder, keys, failed, from_step, self.observer, item=item)
 
     def why(self, key: str) -> str:
         """What `canard-pipe why` prints of a sample."""

@@ -13,8 +13,8 @@ JOIN = "/"
 LONGEST = 100
 """Bytes (and characters, since all names are ASCII) that a folder name has at most."""
 
-RESERVED = frozenset({"cohort"})
-"""Names that have a meaning of their own in the results folder."""
+RESERVED = frozenset({"cohort", "once"})
+"""Names that have a meaning of their own in the results folder and in that of the work."""
 
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 _STEM = 80

@@ -250,7 +250,7 @@ LEFT JOIN at_work w ON w.task_seq = h.seq;
 CREATE VIEW canard_absurd.items AS
 SELECT p.pipeline, p.kind AS task_kind, p.key AS sample, c.map, c.key AS item,
        coalesce(o.map || '/' || o.key || '/', '') || c.map || '/' || c.key AS path,
-       CASE WHEN t.state = 'completed' AND t.result ->> '$."$skipped"' IS NOT NULL THEN 'skipped'
+       CASE WHEN t.state = 'completed' AND (t.result ->> '$."$skipped"') IS NOT NULL THEN 'skipped'
             WHEN t.state = 'completed' THEN 'done'
             WHEN t.state = 'suspended' THEN coalesce(w.state, 'waiting')
             WHEN t.state = 'ready' THEN 'waiting'

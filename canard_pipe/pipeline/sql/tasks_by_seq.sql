@@ -1,0 +1,1 @@
+SELECT seq, version, state FROM canard_absurd.tasks WHERE seq IN (SELECT unnest(from_json($seqs::JSON, '["BIGINT"]')));
