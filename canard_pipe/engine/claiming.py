@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from canard_pipe.engine import arguments
 from canard_pipe.engine.claim import Grant, Saved
 from canard_pipe.engine.clock import Clock
+from canard_pipe.engine.reading_ahead import Ahead
 from canard_pipe.engine.store import Rows, Store
 from canard_pipe.engine.transitions import ended
+from canard_pipe.errors import ConflictError
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,22 +44,32 @@ class Request:
         )
 
 
-def grab(store: Store, clock: Clock, request: Request) -> list[Grant]:
-    """Claim what is eligible, with its saved steps, within the caller's transaction (F7, S3, S5, S7, L19)."""
+def grab(store: Store, clock: Clock, request: Request, ahead: Ahead, order: int) -> list[Grant]:
+    """Claim what is eligible, with its saved steps, within the caller's transaction (F7, S3, S5, S7, L19).
+
+    ``ahead`` may hold candidates; ``order`` changes whenever this process has changed the order of tasks.
+    """
     now_us = clock.now_us()
-    found = store.run(
-        "claim_candidates", queue=request.queue, most=request.limit, now_us=now_us,
-        names=_listed(request.names), ids=_listed(request.ids),
-    )
+    names, ids = _listed(request.names), _listed(request.ids)
+
+    def read(most: int) -> Rows:
+        return store.run("claim_candidates", queue=request.queue, most=most, now_us=now_us, names=names, ids=ids)
+
+    found = ahead.take(request.limit, (request.queue, names, ids, order), clock, read)
     if not found:
         return []
+    inputs = _large_inputs(store, [row[0] for row in found if row[7] is None])
     tokens = [uuid.uuid4().hex for _ in found]
     rows = [
         {"seq": row[0], "version": row[1], "expired": int(row[8]), "token": token}
         for row, token in zip(found, tokens, strict=True)
     ]
     deadline_us = now_us + round(request.lease_seconds * 1e6)
-    store.run("claim_tasks", rows=rows, worker=request.holder, now_us=now_us, deadline_us=deadline_us)
+    changed = store.changed(
+        "claim_tasks", rows=rows, worker=request.holder, now_us=now_us, deadline_us=deadline_us
+    )
+    if changed != len(rows):  # another process has taken one since it was read
+        raise ConflictError("a task was changed since it was read", operation="claim_tasks")
     expired = [
         ended(row[0], row[4], row[9], row[10], "expired", "worker lease expired", cause="lease")
         for row in found if row[8]
@@ -70,7 +82,7 @@ def grab(store: Store, clock: Clock, request: Request) -> list[Grant]:
         Grant(
             id=row[2], seq=row[0], name=row[3], attempt=row[4] + 1, failures=row[5] + int(row[8]),
             max_failures=row[6], token=token, worker=request.holder, started_us=now_us, deadline_us=deadline_us,
-            lease_seconds=request.lease_seconds, input=row[7], saved=saved.get(row[0], ()),
+            lease_seconds=request.lease_seconds, input=row[7] or inputs[row[0]], saved=saved.get(row[0], ()),
         )
         for row, token in zip(found, tokens, strict=True)
     ]
@@ -82,6 +94,10 @@ def saved_checkpoints(read: Callable[..., Rows], seqs: Sequence[int]) -> dict[in
     for seq, ordinal, name, kind, text, place in read("saved_checkpoints", seqs=json.dumps(list(seqs))):
         found.setdefault(seq, []).append(Saved(ordinal, name, kind, text, place))
     return {seq: tuple(saved) for seq, saved in found.items()}
+
+
+def _large_inputs(store: Store, seqs: Sequence[int]) -> dict[int, str]:
+    return dict(store.run("task_inputs", seqs=json.dumps(seqs))) if seqs else {}
 
 
 def _listed(names: Collection[str] | None) -> str | None:

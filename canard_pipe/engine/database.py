@@ -32,6 +32,7 @@ from canard_pipe.engine.lease import Lease
 from canard_pipe.engine.open_claims import OpenClaims
 from canard_pipe.engine.owner_record import process_start
 from canard_pipe.engine.ownership import Ownership
+from canard_pipe.engine.reading_ahead import Ahead
 from canard_pipe.engine.records import TaskRecord, TaskSummary
 from canard_pipe.engine.registered import Adapted
 from canard_pipe.engine.runtime import Runtime, runtime
@@ -244,9 +245,11 @@ class Database:
     def claim_many(
         self, limit: int, *, queue: str = "default", worker: str = "worker", lease_seconds: float = 30.0,
         names: Collection[str] | None = None, ids: Collection[str] | None = None, reap_limit: int = 64,
+        ahead: Ahead | None = None,
     ) -> list[Claim]:
         """Claim at most ``limit`` tasks at once, by priority, then time (S7); only of ``names`` where given (S8),
-        and only those of ``ids`` where given. ``reap_limit`` 0 does not sweep first."""
+        and only those of ``ids`` where given. ``reap_limit`` 0 does not sweep first. ``ahead`` holds what a worker
+        has read ahead."""
         arguments.text("worker", worker, 128)
         arguments.whole("reap_limit", reap_limit, 0, 2**31 - 1)
         request = claiming.Request(limit, queue, f"{worker}@{self.identity}", lease_seconds, names, ids)
@@ -256,13 +259,16 @@ class Database:
         if reap_limit:
             self.reap(queue, limit=reap_limit)
 
+        known = Ahead() if ahead is None else ahead
+
         def act() -> list[Claim]:
-            claims = [self._claim_type(self, grant) for grant in claiming.grab(self.store, self.clock, request)]
+            grants = claiming.grab(self.store, self.clock, request, known, self.writer.order)
+            claims = [self._claim_type(self, grant) for grant in grants]
             # Before the commit: whoever cancels one of them after it finds the claim to tell.
             self._claims.add(claims)
             return claims
 
-        return list(self.writer.transact(act))
+        return list(self.writer.transact(act, in_order=True))
 
     def renew(self, claims: Sequence[Claim]) -> list[Claim]:
         """Renew the leases of many claims at once; return those that are lost, with ``lost`` set on them.

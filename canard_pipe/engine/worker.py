@@ -14,6 +14,7 @@ from typing import Any
 from canard_pipe.engine import arguments, mapping
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.reading_ahead import Ahead
 from canard_pipe.engine.retry_policy import RetryPolicy
 from canard_pipe.errors import (
     CanardError,
@@ -213,6 +214,7 @@ class Worker:
         self._changed = threading.Condition()
         self._busy = 0
         self._next_sweep = float("-inf")
+        self._ahead = Ahead()
         self._item_ended = False
         self._broken: BaseException | None = None
 
@@ -297,6 +299,7 @@ class Worker:
         return self.database.claim_many(
             limit, queue=self._queue, worker=self._worker,
             lease_seconds=self._lease_seconds, names=self._names(), ids=self._ids(), reap_limit=0,
+            ahead=self._ahead,
         )
 
     def _sweep(self) -> None:

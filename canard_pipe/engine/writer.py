@@ -26,6 +26,8 @@ from canard_pipe.errors import ConflictError, LeaseLost, ProtocolError, StorageE
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
+# What changes neither which tasks can be claimed nor their order.
+_IN_PLACE = frozenset(["save_checkpoints", "renew_leases", "complete_tasks"])
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.01, 0.5
 
 
@@ -87,6 +89,7 @@ class Writer:
         self._riders: list[tuple[str, Row]] = []
         self._turn = threading.Lock()  # whoever has it may begin a transaction
         self._committing = False  # whether the present transaction has got as far as its commit
+        self.order = 0  # grows whenever a transaction may have changed what can be claimed, or in which order
 
     def write(self, write: Write) -> None:
         """Commit ``write``, together with what else waits. Raises LeaseLost if its claim is not current."""
@@ -128,16 +131,22 @@ class Writer:
         with self._turn:
             self._commit([])
 
-    def transact(self, action: Callable[[], Any]) -> Any:
+    def transact(self, action: Callable[[], Any], *, in_order: bool = False) -> Any:
         """Run ``action`` in a transaction of its own, with conflicts retried; return what it returns.
 
         ``action`` may run several times and must write by the store only: another write of this writer would wait
-        for ever.
+        for ever. ``in_order`` tells that it changes nothing about what else can be claimed.
         """
 
         def once() -> Any:
-            with self._store.transaction():
-                return action()
+            try:
+                with self._store.transaction():
+                    found = action()
+            except BaseException:
+                self.order += 1  # what it has taken of the candidates stays in the database
+                raise
+            self.order += not in_order
+            return found
 
         with self._turn:
             self._mind_the_clock()
@@ -234,8 +243,10 @@ class Writer:
     def _apply(self, batch: list[Write], riders: list[tuple[str, Row]]) -> None:
         self._committing = False
         now_us = self._clock.now_us()
+        transitions = _grouped((write.transition, write.row) for write in batch)
+        self.order += not transitions.keys() <= _IN_PLACE
         with self._store.transaction():
-            for transition, rows in _grouped((write.transition, write.row) for write in batch).items():
+            for transition, rows in transitions.items():
                 changed = self._store.changed(transition, rows=rows, now_us=now_us)
                 if changed != len(rows):
                     raise _CountDiffers(transition, len(rows), changed)
@@ -255,6 +266,7 @@ class Writer:
         gap = self._guard.look()
         if gap is None:
             return
+        self.order += 1
         with self._store.transaction():
             self._store.run("move_deadlines", then_us=gap.then_us, shift_us=gap.shift_us, now_us=gap.now_us)
         self._moved(gap)

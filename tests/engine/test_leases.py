@@ -350,8 +350,8 @@ def test_a_cancel_reaches_a_claim_that_was_granted_just_now(db, faults):
     told: list[int] = []
     real = db.writer.transact
 
-    def transact(action):
-        result = real(action)
+    def transact(action, **options):
+        result = real(action, **options)
         if not told:
             told.append(1)
             db.writer.transact = real

@@ -1,6 +1,8 @@
 -- S4, S7, S8: what may be claimed now. An expired running task competes with its old available_at.
 -- A task that expired for the last time is the sweep's (exhausted_tasks), exactly complementary.
-SELECT seq, version, id, name, attempt, failures, max_failures, input, state = 'running' AS expired,
+-- Large inputs come with the claim (task_inputs): more may be read here than is claimed.
+SELECT seq, version, id, name, attempt, failures, max_failures,
+       CASE WHEN strlen(input) <= 4096 THEN input END AS input, state = 'running' AS expired,
        worker, epoch_us(claimed_at)
 FROM canard_absurd.tasks
 WHERE queue = $queue
