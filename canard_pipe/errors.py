@@ -11,6 +11,7 @@
     │   └── SheetError                   the sheet is wrong: all problems at once
     ├── StorageError                     the database did not do what was asked
     │   ├── ConflictError                another transaction won; the statement may be repeated
+    │   ├── OwnerUnreachable             a message to the owner of the file had no answer
     │   ├── LeaseLost                    the claim is no longer current
     │   ├── ProtocolError                more than one row changed where one was meant
     │   ├── RestoreError                 a stored value cannot be read back
@@ -128,6 +129,17 @@ class ConflictError(StorageError):
     def __init__(self, message: str, *, operation: str, attempts: int = 1, message_based: bool = False) -> None:
         super().__init__(message, operation=operation, attempts=attempts)
         self.message_based = message_based
+
+
+class OwnerUnreachable(StorageError):
+    """The owner of the file could not be asked, or its answer did not come. Never repeated by itself (G8, S25).
+
+    ``sent`` is False where the question did certainly not reach it; else it may have done what was asked.
+    """
+
+    def __init__(self, message: str, *, operation: str, sent: bool = True) -> None:
+        super().__init__(message, operation=operation)
+        self.sent = sent
 
 
 class LeaseLost(StorageError):

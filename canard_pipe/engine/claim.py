@@ -22,7 +22,8 @@ from canard_pipe.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from canard_pipe.engine.database import Database
+    from canard_pipe.engine.tasks import Tasks
+
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ __all__ = ["Claim", "Ending", "Grant", "Saved"]
 class Claim(Lease):
     """One attempt at one task: its lease, and its durable steps. What a handler gets as ``ctx``."""
 
-    def __init__(self, database: Database, grant: Grant) -> None:
+    def __init__(self, database: Tasks, grant: Grant) -> None:
         super().__init__(database, grant)
         self.step_name: str | None = None
         self.after_save: list[Callable[[], None]] = []

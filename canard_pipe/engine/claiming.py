@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from canard_pipe.engine import arguments
 from canard_pipe.engine.claim import Grant, Saved
@@ -26,6 +26,8 @@ class Request:
     lease_seconds: float
     names: Collection[str] | None
     ids: Collection[str] | None
+    reap_limit: int = 0
+    ahead: bool = False  # may take what was read for an earlier claim
 
     def check(self) -> None:
         """Raise InputError for what no claim could mean."""
@@ -42,6 +44,10 @@ class Request:
         return self.limit == 0 or (self.names is not None and not self.names) or (
             self.ids is not None and not self.ids
         )
+
+    def within(self, names: Collection[str] | None, ids: Collection[str] | None) -> Request:
+        """Return the request for only those of ``names`` and ``ids``, where given."""
+        return replace(self, names=_both(self.names, names), ids=_both(self.ids, ids))
 
 
 def grab(store: Store, clock: Clock, request: Request, ahead: Ahead, order: int) -> list[Grant]:
@@ -98,6 +104,12 @@ def saved_checkpoints(read: Callable[..., Rows], seqs: Sequence[int]) -> dict[in
 
 def _large_inputs(store: Store, seqs: Sequence[int]) -> dict[int, str]:
     return dict(store.run("task_inputs", seqs=json.dumps(seqs))) if seqs else {}
+
+
+def _both(wanted: Collection[str] | None, allowed: Collection[str] | None) -> Collection[str] | None:
+    if wanted is None or allowed is None:
+        return allowed if wanted is None else wanted
+    return set(wanted) & set(allowed)
 
 
 def _listed(names: Collection[str] | None) -> str | None:

@@ -1,18 +1,13 @@
-"""The open database: spawning, claiming, looking at and cancelling tasks."""
+"""The open database: the process that owns the file does here what :class:`Tasks` leaves to the owner."""
 
 from __future__ import annotations
 
-import os
-import socket
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from functools import cached_property
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from canard_pipe.engine import (
-    arguments,
     claiming,
     looking,
     quack,
@@ -24,30 +19,29 @@ from canard_pipe.engine import (
     waiting,
 )
 from canard_pipe.engine.backup import backup
-from canard_pipe.engine.claim import Claim, Grant, Saved
+from canard_pipe.engine.claim import Claim, Grant
 from canard_pipe.engine.clock import Clock, SystemClock
-from canard_pipe.engine.clock_guard import ClockGuard
+from canard_pipe.engine.clock_guard import ClockGuard, Gap
 from canard_pipe.engine.coordinator import Coordinator
-from canard_pipe.engine.lease import Lease
-from canard_pipe.engine.open_claims import OpenClaims
-from canard_pipe.engine.owner_record import process_start
 from canard_pipe.engine.ownership import Ownership
 from canard_pipe.engine.reading_ahead import Ahead
-from canard_pipe.engine.records import TaskRecord, TaskSummary
 from canard_pipe.engine.registered import Adapted
 from canard_pipe.engine.runtime import Runtime, runtime
+from canard_pipe.engine.service import Offer, Service, closed_answer
 from canard_pipe.engine.store import Intercept, Rows, Store, straight
-from canard_pipe.engine.values import Codec
+from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.writer import Row, Writer
-from canard_pipe.errors import CloseError, LeaseLost
+from canard_pipe.errors import CloseError
 
 
-class Database:
+class Database(Tasks):
     """Durable tasks in one DuckDB file, owned by this process (G26). Use it as a context manager.
 
     Opening creates the schema or checks it (F1), takes the ownership lock beside the file, and hands back what a
     dead owner's attempts had claimed: they cost nothing. Starts no thread and downloads nothing (G19).
     """
+
+    writer: Writer
 
     def __init__(
         self,
@@ -77,15 +71,15 @@ class Database:
 
         Raises StateHeld, SchemaError, StorageError.
         """
-        self.clock = clock or SystemClock()
-        self.codec = Codec(root, types)
-        self.identity = f"{socket.gethostname()}:{os.getpid()}:{process_start(os.getpid()) or ''}"
+        super().__init__(root=root, clock=clock or SystemClock(), claim_type=claim_type, types=types)
         self.ownership: Ownership | None = None
-        self._claim_type = claim_type
-        self._claims = OpenClaims()
+        self.shifted_us = 0  # by how much all deadlines have been moved since this was opened
         self._guard, self._pulse_seconds = ClockGuard(self.clock), pulse_seconds
         self._closed = False
         self._server: quack.Server | None = None
+        self._service: Service | None = None
+        self._ahead = Ahead()  # one for all workers, here and elsewhere: none finds what another has taken
+        self._asked_on: Any = None  # the connection by which DuckDB knows our function: it lives as long as this
         self.coordinator = Coordinator(self)
         if path is not None:
             self.ownership = Ownership.take(
@@ -101,7 +95,7 @@ class Database:
             try:
                 self.writer = Writer(
                     self.store, self.clock, conflict_retries=conflict_retries, guard=self._guard,
-                    moved=self._claims.shift,
+                    moved=self._deadlines_moved,
                 )
                 self.interrupted = recovery.hand_back(self, supervised()) if beside is None else 0
             except BaseException:
@@ -111,24 +105,6 @@ class Database:
             if self.ownership is not None:
                 self.ownership.release()
             raise
-
-    @property
-    def root(self) -> Path:
-        """The launch folder: stored paths below it are relative to it."""
-        return self.codec.root
-
-    @cached_property
-    def origin(self) -> str:
-        """What tells this database from any other: when its first schema was installed."""
-        return str(self.query("database_origin")[0][0])
-
-    def __enter__(self) -> Database:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Write what waits, close the file and give up the ownership; a second call does nothing (F4).
@@ -148,28 +124,46 @@ class Database:
         if problems:
             raise CloseError("closing the database failed", problems)
 
-    def serve(self) -> str:
-        """Listen on 127.0.0.1 for other processes of this user and say so in owner.json; return the address.
+    def serve(
+        self, uri: str | None = None, token: str | None = None, *, offer: Offer | None = None,
+        noticed: Callable[[], None] = lambda: None,
+    ) -> str:
+        """Listen for other processes and say so in owner.json; return the address.
+
+        On this machine only, at a free port and with a random token, unless ``uri`` (``quack:HOST:PORT``) and
+        ``token`` say otherwise. Whoever has the token may execute any SQL here. ``offer`` says what may be claimed from
+        elsewhere, all by default; ``noticed`` is called when somebody elsewhere has changed a task.
 
         Raises ExtensionError where Quack cannot be loaded, StorageError where it cannot listen.
         """
         if self._server is None:
-            token = quack.new_token()
+            token = token or quack.new_token()
             # A connection of its own: one holds a single result, and another thread's would be taken for a writer's.
             connection = self.store.connection.cursor()
             quack.load_extensions(connection)
-            self._server = quack.serve(connection, token)
+            self._service = Service(self, offer=offer, noticed=noticed)
+            if self._asked_on is None:
+                quack.let_ask(connection, self._answer)
+                self._asked_on = connection
+            self._server = quack.serve(connection, token, uri=uri)
             if self.ownership is not None:
                 self.ownership.publish(self._server.uri, token)
         return self._server.uri
 
+    def _answer(self, text: str) -> str:
+        service = self._service
+        return closed_answer() if service is None else service.answer(text)
+
     def stop_serving(self) -> None:
         """Stop listening (S40); does nothing if it does not listen."""
         server, self._server = self._server, None
+        service, self._service = self._service, None  # what is asked from now on is refused
         if server is not None:
             if self.ownership is not None:
                 self.ownership.withdraw()
             server.stop()
+        if service is not None:
+            service.drain()
 
     def runtime(self) -> Runtime:
         """Return the versions of what executes the statements of this database (F5). Raises StorageError."""
@@ -194,143 +188,6 @@ class Database:
             return nullcontext()
         return self._guard.pulse(self._pulse_seconds, self.mind_the_clock)
 
-    # -- spawning -----------------------------------------------------------------------------------------------
-
-    def spawn(
-        self, name: str, input: Any = None, *, id: str | None = None, queue: str = "default", priority: int = 0,
-        max_failures: int = 3,
-    ) -> str:
-        """Make a task and return its id; a UUID if none is given. Idempotent by id, in any state (F6, S22).
-
-        Raises SpawnConflict if the id belongs to a task that differs in queue, name, input (types and the order of
-        keys count), priority or max_failures.
-        """
-        (found,) = self.spawn_many(
-            name, [input], ids=None if id is None else [id], queue=queue, priority=priority, max_failures=max_failures
-        )
-        return found
-
-    def spawn_many(
-        self, name: str, inputs: Sequence[Any], *, ids: Sequence[str] | None = None, queue: str = "default",
-        priority: int = 0, max_failures: int = 3,
-    ) -> list[str]:
-        """Make one task per input in one transaction and return their ids; the rules are those of :meth:`spawn`."""
-        rows = spawning.rows(
-            self.codec, name, inputs, ids=ids, queue=queue, priority=priority, max_failures=max_failures
-        )
-        if rows:
-            spawning.spawn(self, rows)
-        return [row["id"] for row in rows]
-
-    def emit(self, name: str, value: Any = None) -> bool:
-        """Emit an event: the first value stands for good, and this tells whether it was the first (L1).
-
-        Tasks that wait for it wake at the next poll of a worker or of the coordinator. May be repeated after a
-        StorageError, but then False can mean the caller's own first value.
-        """
-        return waiting.emit(self, name, self.codec.encode(value))
-
-    # -- claiming -----------------------------------------------------------------------------------------------
-
-    def claim(
-        self, queue: str = "default", *, worker: str = "worker", lease_seconds: float = 30.0,
-        names: Collection[str] | None = None, reap_limit: int = 64,
-    ) -> Claim | None:
-        """Sweep, then claim the first eligible task, or return None (F7)."""
-        claims = self.claim_many(
-            1, queue=queue, worker=worker, lease_seconds=lease_seconds, names=names, reap_limit=reap_limit
-        )
-        return claims[0] if claims else None
-
-    def claim_many(
-        self, limit: int, *, queue: str = "default", worker: str = "worker", lease_seconds: float = 30.0,
-        names: Collection[str] | None = None, ids: Collection[str] | None = None, reap_limit: int = 64,
-        ahead: Ahead | None = None,
-    ) -> list[Claim]:
-        """Claim at most ``limit`` tasks at once, by priority, then time (S7); only of ``names`` where given (S8),
-        and only those of ``ids`` where given. ``reap_limit`` 0 does not sweep first. ``ahead`` holds what a worker
-        has read ahead."""
-        arguments.text("worker", worker, 128)
-        arguments.whole("reap_limit", reap_limit, 0, 2**31 - 1)
-        request = claiming.Request(limit, queue, f"{worker}@{self.identity}", lease_seconds, names, ids)
-        request.check()
-        if request.is_empty:
-            return []
-        if reap_limit:
-            self.reap(queue, limit=reap_limit)
-
-        known = Ahead() if ahead is None else ahead
-
-        def act() -> list[Claim]:
-            grants = claiming.grab(self.store, self.clock, request, known, self.writer.order)
-            claims = [self._claim_type(self, grant) for grant in grants]
-            # Before the commit: whoever cancels one of them after it finds the claim to tell.
-            self._claims.add(claims)
-            return claims
-
-        return list(self.writer.transact(act, in_order=True))
-
-    def renew(self, claims: Sequence[Claim]) -> list[Claim]:
-        """Renew the leases of many claims at once; return those that are lost, with ``lost`` set on them.
-
-        Raises StorageError if it is not known of some whether they were renewed; call again.
-        """
-        live = [claim for claim in claims if not claim.lost.is_set() and not claim.ended]
-        writes = [claim.renewal() for claim in live]
-        self.writer.write_all(writes)
-        unknown: BaseException | None = None
-        for claim, write in zip(live, writes, strict=True):
-            if write.at_us is not None:
-                claim.renewed(at_us=write.at_us)
-            elif isinstance(write.error, LeaseLost):
-                claim.lost.set()
-            else:
-                unknown = write.error
-        if unknown is not None:
-            raise unknown
-        return [claim for claim in claims if claim.lost.is_set() or claim.ended]
-
-    # -- looking ------------------------------------------------------------------------------------------------
-
-    def inspect(self, id: str) -> TaskRecord | None:
-        """Return a whole task with decoded values and checkpoints in saved order, or None if unknown (F8, G15).
-
-        Raises RestoreError if one of its values cannot be read.
-        """
-        return looking.inspect(self.store, self.codec, id)
-
-    def tasks(
-        self, *, queue: str | None = None, state: str | Collection[str] | None = None, id: str | None = None,
-        limit: int = 100,
-    ) -> list[TaskSummary]:
-        """List tasks without payload, the latest change first, then by id (F9). No state at all gives no rows."""
-        return looking.tasks(self.store, queue=queue, state=state, id=id, limit=limit)
-
-    def result(self, id: str) -> Any:
-        """Return what a completed task returned (F10). Raises ResultUnavailable with the state otherwise (S37)."""
-        return looking.result(self.store, self.codec, id)
-
-    def wait(self, id: str, timeout_seconds: float | None = None, *, poll_seconds: float = 0.05) -> Any:
-        """Wait until a task has come to its end and return its result (L22). It does not work on it.
-
-        Raises ResultUnavailable with the state if the task failed or was cancelled, is unknown (at once), or has not
-        ended within ``timeout_seconds``.
-        """
-        return looking.wait(self.store, self.codec, self.clock, id, timeout_seconds, poll_seconds)
-
-    def queues(self) -> dict[str, dict[str, int]]:
-        """Return how many tasks are in each state, by queue; every state is named, queues without tasks are not
-        (L24)."""
-        return looking.queues(self.store)
-
-    def event(self, name: str, otherwise: Any = None) -> Any:
-        """Return the value of an event, or ``otherwise`` if it was not emitted yet (L1)."""
-        return waiting.event(self.store, self.codec, name, otherwise)
-
-    def saved_checkpoints(self, seqs: Sequence[int]) -> dict[int, tuple[Saved, ...]]:
-        """Return the saved checkpoints of tasks by their ``seq``, in saved order."""
-        return claiming.saved_checkpoints(self.store.query, seqs)
-
     def query(self, name: str, **params: Any) -> Rows:
         """Execute a named read; it sees what is committed."""
         return self.store.query(name, **params)
@@ -339,22 +196,10 @@ class Database:
         """Execute a named statement with ``rows`` in a transaction of its own, as the owner, under no claim."""
         self.writer.transact(lambda: self.store.run(statement, rows=rows, now_us=self.clock.now_us()))
 
-    # -- ending -------------------------------------------------------------------------------------------------
-
-    def cancel(self, id: str) -> bool:
-        """Cancel an unfinished task; False for a finished or unknown one (F14). Handlers here learn at once."""
-        return bool(self.cancel_many([id]))
-
-    def cancel_many(self, ids: Collection[str]) -> list[str]:
-        """Cancel the unfinished tasks among ``ids`` in one transaction and return their ids."""
-        arguments.texts("ids", ids, 256)
-        cancelled = self.writer.transact(lambda: transitions.cancel(self.store, self.clock, ids))
-        for row in cancelled:
-            self.tell_lost(row[0])
-        return [row[2] for row in cancelled]
+    # -- what Tasks leaves to the owner -------------------------------------------------------------------------
 
     def reap(self, queue: str | None = None, *, limit: int = 64) -> int:
-        """Fail tasks whose last lease has expired, oldest first, and return how many (S4, S6, G27)."""
+        """See Tasks."""
         self.mind_the_clock()
         if not self.query("exhausted_tasks", queue=queue, most=limit, now_us=self.clock.now_us()):
             return 0  # mostly so: a look costs less than a transaction
@@ -364,36 +209,59 @@ class Database:
         return len(expired)
 
     def wake(self) -> int:
-        """Make ready every suspended task whose waits are fulfilled or whose time has come; return how many."""
+        """See Tasks."""
         self.mind_the_clock()
         if not self.query("wakeable_tasks", now_us=self.clock.now_us()):
             return 0
         return len(self.writer.transact(lambda: transitions.wake(self.store, self.clock)))
 
+    def sweep(self, queue: str, limit: int) -> None:
+        """See Tasks."""
+        self.wake()
+        self.reap(queue, limit=limit)
+
     def retain(
         self, *, older_than_seconds: float, keep: int = 0, queue: str | None = None, limit: int = 10_000
     ) -> int:
-        """Remove finished tasks with their checkpoints, attempts and commands; return how many (L5).
-
-        Those that ended more than ``older_than_seconds`` ago, the oldest first, ``limit`` at most in one
-        transaction; the ``keep`` latest of each queue stay. Never an unfinished task, nor one that the plan of a
-        pipeline or a published file names or an unfinished task waits for. A removed ID is free again (G25).
-        """
+        """See Tasks."""
         retention.check(older_than_seconds, keep, queue, limit)
         return int(self.writer.transact(
             lambda: retention.remove(self.store, self.clock, older_than_seconds, keep, queue, limit)
         ))
 
-    def hand_back_all(self) -> None:
-        """Release every claim of this process, as a worker does that stops; handlers learn at their next write."""
-        for claim in self._claims.all():
-            with suppress(LeaseLost):
-                claim.release()
+    def look(self, asked: waiting.Asked) -> waiting.Found:
+        """See Tasks."""
+        return waiting.look(self.store, asked)
 
-    def tell_lost(self, seq: int) -> None:
-        """Tell the claim of this process on task ``seq``, if there is one, that its lease is gone."""
-        self._claims.lose(seq)
+    def read_task(self, id: str) -> looking.StoredTask | None:
+        """See Tasks."""
+        return looking.read_task(self.store, id)
 
-    def forget(self, claim: Lease) -> None:
-        """Drop an ended claim from those that are told of cancels."""
-        self._claims.remove(claim)
+    def spawn_rows(self, rows: Sequence[Row]) -> None:
+        """See Tasks."""
+        self.writer.transact(lambda: spawning.insert(self.store, self.clock, rows))
+
+    def emit_text(self, name: str, text: str) -> bool:
+        """See Tasks."""
+        return bool(self.writer.transact(lambda: waiting.insert_event(self.store, self.clock, name, text)))
+
+    def grab(self, request: claiming.Request, register: Callable[[list[Grant]], list[Claim]]) -> list[Claim]:
+        """See Tasks."""
+        if request.reap_limit:
+            self.reap(request.queue, limit=request.reap_limit)
+        ahead = self._ahead if request.ahead else Ahead()
+
+        def act() -> list[Claim]:
+            # Registered before the commit: whoever cancels one of them after it finds the claim to tell.
+            return register(claiming.grab(self.store, self.clock, request, ahead, self.writer.order))
+
+        return list(self.writer.transact(act, in_order=request.ahead))
+
+    def cancel_tasks(self, ids: Collection[str]) -> list[tuple[int, str]]:
+        """See Tasks."""
+        cancelled = self.writer.transact(lambda: transitions.cancel(self.store, self.clock, ids))
+        return [(row[0], row[2]) for row in cancelled]
+
+    def _deadlines_moved(self, gap: Gap) -> None:
+        self.shifted_us += gap.shift_us
+        self._claims.shift(gap.shift_us)

@@ -13,7 +13,7 @@ from canard_pipe.engine.writer import Row, Write
 from canard_pipe.errors import ConflictError, LeaseLost, RestoreError, StorageError, TaskReleased
 
 if TYPE_CHECKING:
-    from canard_pipe.engine.database import Database
+    from canard_pipe.engine.tasks import Tasks
 
 Extra = Sequence[tuple[str, Sequence[Row]]]  # statements with their rows, for the transaction of a transition
 
@@ -25,7 +25,7 @@ class Lease:
     only ``renewed`` and ``lost`` are touched by others.
     """
 
-    def __init__(self, database: Database, grant: Grant) -> None:
+    def __init__(self, database: Tasks, grant: Grant) -> None:
         self.database = database
         self.grant = grant
         self.id, self.seq, self.name = grant.id, grant.seq, grant.name
@@ -34,6 +34,7 @@ class Lease:
         self.lost = threading.Event()
         self.stopping: Callable[[], bool] = lambda: False
         self.ending: Ending | None = None
+        self.abandoned = False  # its handler has come to its end without having ended the attempt
         self._end_in_doubt = False
         self._deadline_us = grant.deadline_us
 

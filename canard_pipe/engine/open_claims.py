@@ -7,8 +7,6 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from canard_pipe.engine.clock_guard import Gap
-
 if TYPE_CHECKING:
     from canard_pipe.engine.claim import Claim
     from canard_pipe.engine.lease import Lease
@@ -48,8 +46,8 @@ class OpenClaims:
         with self._lock:
             return list(self._claims.values())
 
-    def shift(self, gap: Gap) -> None:
+    def shift(self, shift_us: int) -> None:
         """Move the deadlines in memory as those in the database were moved."""
         with self._lock:
             for claim in list(self._claims.values()):
-                claim.shift_deadline(gap.shift_us)
+                claim.shift_deadline(shift_us)

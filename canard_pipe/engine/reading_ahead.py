@@ -20,7 +20,7 @@ TIMES_THE_READ = 10  # where reading takes long, so that it takes a tenth of the
 
 
 class Ahead:
-    """The next candidates of one worker. Used by one thread at a time."""
+    """The next candidates of all workers of a database. Used by one thread at a time."""
 
     def __init__(self) -> None:
         self._rows: deque[tuple[Any, ...]] = deque()

@@ -48,7 +48,7 @@ def _interrupt(database: Database, holders: Rows, supervised: set[str]) -> None:
     now_us = database.clock.now_us()
     before: dict[int, int] = dict(database.store.run("interrupted_runs", seqs=json.dumps([row[0] for row in holders])))
     attempts, rows = [], []
-    for seq, version, id, attempt, worker, started_us in holders:
+    for seq, version, id, attempt, worker, started_us, *_ in holders:
         at_work = id not in supervised
         runs = before.get(seq, 0) + at_work
         kills = at_work and runs >= RUNS_BEFORE_BLAME

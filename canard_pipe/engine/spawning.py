@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from canard_pipe.engine import arguments
-from canard_pipe.engine.store import Rows
+from canard_pipe.engine.clock import Clock
+from canard_pipe.engine.store import Rows, Store
 from canard_pipe.engine.values import Codec
 from canard_pipe.engine.writer import Row
 from canard_pipe.errors import InputError, SpawnConflict, StorageError
 
 if TYPE_CHECKING:
-    from canard_pipe.engine.database import Database
+    from canard_pipe.engine.tasks import Tasks
 
 
 def rows(
@@ -38,30 +39,30 @@ def rows(
     ]
 
 
-def spawn(database: Database, rows: Sequence[Row]) -> None:
+def spawn(tasks: Tasks, rows: Sequence[Row]) -> None:
     """Insert those that are not there yet, in one transaction. Raises SpawnConflict for one that differs (S22)."""
-    ids = json.dumps([row["id"] for row in rows])
-
-    def insert() -> None:
-        known = _known(database.store.run, ids)
-        new = [row for row in rows if not _same(row, known.get(row["id"]))]
-        if new:
-            database.store.run("spawn_tasks", rows=new, now_us=database.clock.now_us())
-
     try:
-        database.writer.transact(insert)
+        tasks.spawn_rows(rows)
     except StorageError as error:
         # The insert may have committed: look, and never insert a second time (S23).
         try:
-            known = _known(database.store.query, ids)
+            known = _known(tasks.query, rows)
         except StorageError as unseen:
             raise unseen from error
         if not all(_same(row, known.get(row["id"])) for row in rows):
             raise
 
 
-def _known(read: Callable[..., Rows], ids: str) -> dict[str, tuple[Any, ...]]:
-    return {row[0]: row for row in read("known_tasks", ids=ids)}
+def insert(store: Store, clock: Clock, rows: Sequence[Row]) -> None:
+    """Insert those that are not there yet, within the caller's transaction. Raises SpawnConflict."""
+    known = _known(store.run, rows)
+    new = [row for row in rows if not _same(row, known.get(row["id"]))]
+    if new:
+        store.run("spawn_tasks", rows=new, now_us=clock.now_us())
+
+
+def _known(read: Callable[..., Rows], rows: Sequence[Row]) -> dict[str, tuple[Any, ...]]:
+    return {row[0]: row for row in read("known_tasks", ids=json.dumps([row["id"] for row in rows]))}
 
 
 def _same(row: Row, known: tuple[Any, ...] | None) -> bool:

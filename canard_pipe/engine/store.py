@@ -1,4 +1,4 @@
-"""The DuckDB file: one connection that writes, one per thread that reads, every statement by name.
+"""The DuckDB file: one connection that writes, one for each that reads at once, every statement by name.
 
 ``intercept`` is the seam for tests: it is called with the name of each statement, and of ``begin`` and ``commit``,
 and with a function that executes it, so that a failure can be put before or after any of them.
@@ -41,7 +41,8 @@ class Store:
     ) -> None:
         self.path = path
         self._intercept = intercept
-        self._local = threading.local()
+        self._local = threading.local()  # .reader: the connection of this thread's snapshot
+        self._readers: list[_Connection] = []
         self._closed = False
         self._before_write = before_write or (lambda: None)
         config: dict[str, Any] = {
@@ -110,19 +111,22 @@ class Store:
     def snapshot(self) -> Iterator[None]:
         """Let all queries of this thread within the block see the same state of the database."""
         self._guard()
-        reader = self._reader()
-        reader.begin()
-        try:
-            yield
-        finally:
-            reader.end()
+        with self._reader() as reader:
+            reader.begin()
+            self._local.reader = reader
+            try:
+                yield
+            finally:
+                self._local.reader = None
+                reader.end()
 
     def query(self, name: str, **params: Any) -> Rows:
-        """Execute a named read on a connection of the calling thread; it sees what is committed."""
+        """Execute a named read on a connection that nobody else uses meanwhile; it sees what is committed."""
         self._guard()
         rows: Rows = []
-        for statement in statements.load(name):
-            rows = self._execute(self._reader(), name, statement, params)
+        with self._reader() as reader:
+            for statement in statements.load(name):
+                rows = self._execute(reader, name, statement, params)
         return rows
 
     def sql(self, text: str) -> tuple[list[str], Rows]:
@@ -142,11 +146,21 @@ class Store:
         """Execute SQL text of this package that is not a transition, such as a migration's."""
         return self._attempt("script", lambda: _fetched(self.connection.execute(sql, params or None)))
 
-    def _reader(self) -> _Connection:
-        reader: _Connection | None = getattr(self._local, "reader", None)
-        if reader is None:
-            reader = self._local.reader = _Connection(self.connection.cursor())
-        return reader
+    @contextmanager
+    def _reader(self) -> Iterator[_Connection]:
+        """Lend a connection: that of this thread's snapshot, else a free one. Threads of the server come and go."""
+        held: _Connection | None = getattr(self._local, "reader", None)
+        if held is not None:
+            yield held
+            return
+        try:
+            reader = self._readers.pop()
+        except IndexError:
+            reader = _Connection(self.connection.cursor())
+        try:
+            yield reader
+        finally:
+            self._readers.append(reader)
 
     def _execute(self, on: _Connection, name: str, statement: statements.Statement, params: dict[str, Any]) -> Rows:
         return self._attempt(name, lambda: on.execute(statement, params))

@@ -53,6 +53,23 @@ def wake(store: Store, clock: Clock) -> Rows:
     return found
 
 
+def disown(store: Store, clock: Clock, holder: str, tokens: Collection[str]) -> int:
+    """Release what the process ``holder`` has claimed under other tokens than ``tokens``; return how many tasks.
+
+    Nothing is counted for them. ``holder`` is the identity that its workers' names end with.
+    """
+    now_us = clock.now_us()
+    found = [
+        row for row in store.run("running_tasks")
+        if row[4].endswith(f"@{holder}") and row[6] not in tokens and row[7] > now_us
+    ]
+    if found:
+        rows = [{"seq": row[0], "token": row[6]} for row in found]
+        store.run("release_tasks", rows=rows, now_us=now_us)
+        _record(store, now_us, [ended(row[0], row[3], row[4], row[5], "released") for row in found])
+    return len(found)
+
+
 def _versions(found: Rows) -> list[Row]:
     return [{"seq": row[0], "version": row[1]} for row in found]
 

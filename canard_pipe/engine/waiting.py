@@ -7,19 +7,20 @@ emitted, or a task that ends, between a handler's look and its suspension is not
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from canard_pipe.engine import arguments
+from canard_pipe.engine.clock import Clock
 from canard_pipe.engine.grants import Saved
-from canard_pipe.engine.store import Store
+from canard_pipe.engine.store import Rows, Store
 from canard_pipe.engine.values import Codec
 from canard_pipe.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     from canard_pipe.engine.claim import Claim
-    from canard_pipe.engine.database import Database
+    from canard_pipe.engine.tasks import Tasks
 
 KIND, MARKER = "wait", "waiting"  # kinds of checkpoints: what a wait has brought, and that one has begun
 
@@ -95,7 +96,7 @@ def run(claim: Claim, name: str, asked: Asked, timeout_seconds: float | None, sa
         until_us = json.loads(marker.text)["until_us"]
     else:
         until_us = None if timeout_seconds is None else now_us + round(timeout_seconds * 1e6)
-    found = look(claim.database.store, asked)
+    found = claim.database.look(asked)
     if not found.is_whole and (until_us is None or now_us < until_us):
         text = json.dumps({"until_us": until_us, "tasks": asked.tasks})
         begun = [claim._next_checkpoint(name, MARKER, text, place)] if marker is None else []
@@ -134,30 +135,29 @@ def waited(value: Any) -> Waited:
     )
 
 
-def emit(database: Database, name: str, text: str) -> bool:
-    """See Database.emit; ``text`` is the encoded value."""
+def emit(tasks: Tasks, name: str, text: str) -> bool:
+    """See Tasks.emit; ``text`` is the encoded value."""
     arguments.text("name", name, 256)
-    names = json.dumps([name])
-
-    def insert() -> bool:
-        if database.store.run("event_values", names=names):
-            return False
-        rows = [{"name": name, "value": text}]
-        database.store.run("insert_events", rows=rows, now_us=database.clock.now_us())
-        return True
-
     try:
-        return bool(database.writer.transact(insert))
+        return tasks.emit_text(name, text)
     except StorageError:
         # Another value stands: this was not the first. The same value may be this call's own, or not: that is told.
-        found = database.store.query("event_values", names=names)
+        found = tasks.query("event_values", names=json.dumps([name]))
         if found and found[0][1] != text:
             return False
         raise
 
 
-def event(store: Store, codec: Codec, name: str, otherwise: Any) -> Any:
-    """See Database.event."""
+def insert_event(store: Store, clock: Clock, name: str, text: str) -> bool:
+    """Emit an event unless it stands already, within the caller's transaction."""
+    if store.run("event_values", names=json.dumps([name])):
+        return False
+    store.run("insert_events", rows=[{"name": name, "value": text}], now_us=clock.now_us())
+    return True
+
+
+def event(read: Callable[..., Rows], codec: Codec, name: str, otherwise: Any) -> Any:
+    """See Tasks.event."""
     arguments.text("name", name, 256)
-    rows: Sequence[tuple[Any, ...]] = store.query("event_values", names=json.dumps([name]))
+    rows = read("event_values", names=json.dumps([name]))
     return codec.decode(rows[0][1]) if rows else otherwise

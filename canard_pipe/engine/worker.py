@@ -13,9 +13,8 @@ from typing import Any
 
 from canard_pipe.engine import arguments, mapping
 from canard_pipe.engine.claim import Claim
-from canard_pipe.engine.database import Database
-from canard_pipe.engine.reading_ahead import Ahead
 from canard_pipe.engine.retry_policy import RetryPolicy
+from canard_pipe.engine.tasks import Tasks
 from canard_pipe.errors import (
     CanardError,
     FailureRecordingError,
@@ -180,7 +179,7 @@ class Worker:
 
     def __init__(
         self,
-        database: Database,
+        database: Tasks,
         handlers: Mapping[str, Handler],
         *,
         slots: int = 1,
@@ -214,7 +213,6 @@ class Worker:
         self._changed = threading.Condition()
         self._busy = 0
         self._next_sweep = float("-inf")
-        self._ahead = Ahead()
         self._item_ended = False
         self._broken: BaseException | None = None
 
@@ -299,7 +297,7 @@ class Worker:
         return self.database.claim_many(
             limit, queue=self._queue, worker=self._worker,
             lease_seconds=self._lease_seconds, names=self._names(), ids=self._ids(), reap_limit=0,
-            ahead=self._ahead,
+            ahead=True,
         )
 
     def _sweep(self) -> None:
@@ -307,8 +305,7 @@ class Worker:
         now = self.database.clock.monotonic()
         if now >= self._next_sweep:
             self._next_sweep = now + self.poll_seconds
-            self.database.wake()
-            self.database.reap(self._queue, limit=self._reap_limit)
+            self.database.sweep(self._queue, self._reap_limit)
 
     def _wait_for_slot(self) -> int:
         with self._changed:
@@ -366,7 +363,7 @@ class Worker:
 
 
 def work(
-    database: Database,
+    database: Tasks,
     handlers: Mapping[str, Handler],
     *,
     max_tasks: float = float("inf"),

@@ -22,7 +22,7 @@ from typing import Any
 from canard_pipe.engine.clock import Clock
 from canard_pipe.engine.clock_guard import ClockGuard, Gap
 from canard_pipe.engine.store import Store
-from canard_pipe.errors import ConflictError, LeaseLost, ProtocolError, StorageError
+from canard_pipe.errors import ConflictError, LeaseLost, OwnerUnreachable, ProtocolError, StorageError
 
 log = logging.getLogger(__name__)
 Row = dict[str, Any]
@@ -197,14 +197,14 @@ class Writer:
             self._mind_the_clock()
         except Exception as error:
             for write in batch:
-                write.error = _retold(error, write)
+                write.error = retold(error, write)
             return
         try:
             self._with_retries(lambda: self._apply(batch, riders))
         except Exception as error:
             if self._in_doubt(error):
                 for write in batch:
-                    write.error = _retold(error, write)
+                    write.error = retold(error, write)
             else:
                 self._apart(batch, riders, error)
 
@@ -222,7 +222,7 @@ class Writer:
             try:
                 self._with_retries(lambda write=write: self._apply([write], []))  # type: ignore[misc]
             except Exception as alone:
-                write.error = _retold(alone, write) if self._in_doubt(alone) else _meaning(alone, write)
+                write.error = retold(alone, write) if self._in_doubt(alone) else _meaning(alone, write)
 
     def _rescue(self, batch: list[Write], riders: list[tuple[str, Row]]) -> None:
         """After an interrupt: what was certainly not written waits again, for another leader."""
@@ -306,8 +306,12 @@ def _meaning(error: Exception, write: Write) -> Exception:
     return LeaseLost(write.task_id, write.attempt, operation=write.operation)
 
 
-def _retold(error: Exception, write: Write) -> StorageError:
+def retold(error: Exception, write: Write) -> StorageError:
     """Return an error of the write's own: one exception must not be raised in several threads."""
-    told = StorageError(f"{write.operation} of task {write.task_id}: {error}", operation=write.operation)
+    text = f"{write.operation} of task {write.task_id}: {error}"
+    if isinstance(error, OwnerUnreachable):
+        told: StorageError = OwnerUnreachable(text, operation=write.operation, sent=error.sent)
+    else:
+        told = StorageError(text, operation=write.operation)
     told.__cause__ = error
     return told

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
 from canard_pipe.engine.claim import Claim, Grant
-from canard_pipe.engine.database import Database
+from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.values import Codec
 from canard_pipe.errors import InputError, RestoreError
 from canard_pipe.execution import calling, folders, outputs, shelltext
@@ -38,7 +38,7 @@ class CommandContext(Claim):
 
     def __init__(
         self,
-        database: Database,
+        database: Tasks,
         grant: Grant,
         *,
         executor: Executor,
@@ -177,7 +177,7 @@ def contexts(
     environ: Mapping[str, str] | None = None,
     task_folder: Callable[[Grant], str] = lambda grant: folders.safe_name(grant.id),
     tries: Tries | None = None,
-) -> Callable[[Database, Grant], CommandContext]:
+) -> Callable[[Tasks, Grant], CommandContext]:
     """Return what makes the contexts of a database: to be given to it as ``claim_type``.
 
     ``work`` is where folders of tries go, ``environ`` the run's environment (that of the process by default),
@@ -185,7 +185,7 @@ def contexts(
     """
     run_environment = dict(os.environ if environ is None else environ)
 
-    def make(database: Database, grant: Grant) -> CommandContext:
+    def make(database: Tasks, grant: Grant) -> CommandContext:
         return CommandContext(
             database, grant, executor=executor, work=work.absolute(), environ=run_environment,
             task_folder=task_folder(grant), tries=tries,

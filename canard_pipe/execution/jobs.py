@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.writer import Row
 from canard_pipe.execution.executor import Job, Leaseholder
 from canard_pipe.execution.record import Record
@@ -59,7 +60,7 @@ class LiveJob:
     unwanted: bool
 
 
-def tries_of(database: Database, task_seq: int, step: str, ordinal: int) -> dict[str, Known]:
+def tries_of(database: Tasks, task_seq: int, step: str, ordinal: int) -> dict[str, Known]:
     """Return the tries of a command by token, the oldest first."""
     rows = database.query("tries_of_command", task_seq=task_seq, step=step, ordinal=ordinal)
     return {row[0]: Known(*row) for row in rows}

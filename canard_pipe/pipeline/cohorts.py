@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.values import Skipped
 from canard_pipe.errors import ResultUnavailable
 from canard_pipe.pipeline import planning
@@ -115,7 +116,7 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
     return made
 
 
-def results(database: Database, given: Mapping[str, Any]) -> CohortResults:
+def results(database: Tasks, given: Mapping[str, Any]) -> CohortResults:
     """Read the results of a cohort task's members. ``given`` is the task's input."""
     members = given["members"]
     ids = [id for _, id, _ in members]

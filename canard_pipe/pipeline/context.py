@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from canard_pipe.engine.claim import Grant
-from canard_pipe.engine.database import Database
+from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.values import Skipped
 from canard_pipe.engine.worker import Handler
 from canard_pipe.errors import (
@@ -81,7 +81,7 @@ class Sample:
 class PipelineContext(CommandContext):
     """The ``ctx`` of a pipeline's functions: a claim with commands, and what the pipeline adds."""
 
-    def __init__(self, database: Database, grant: Grant, setting: RunSetting) -> None:
+    def __init__(self, database: Tasks, grant: Grant, setting: RunSetting) -> None:
         if setting.executor is None:
             raise InputError("the run has not started")
         self.kind, self.key, self.generation = planning.parts_of_id(grant.id)
@@ -178,7 +178,7 @@ class PipelineContext(CommandContext):
             self.heartbeat()
 
 
-def context_factory(setting: RunSetting) -> Callable[[Database, Grant], PipelineContext]:
+def context_factory(setting: RunSetting) -> Callable[[Tasks, Grant], PipelineContext]:
     """Return what makes the contexts of a run."""
     return lambda database, grant: PipelineContext(database, grant, setting)
 

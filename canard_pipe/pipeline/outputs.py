@@ -13,8 +13,8 @@ from canard_pipe.engine import mapping
 from canard_pipe.pipeline.staging import Content
 
 
-class Database(Protocol):
-    """What publishing asks of the engine's database."""
+class Tasks(Protocol):
+    """What publishing asks of the engine's tasks, wherever their file is open."""
 
     @property
     def root(self) -> Path:
@@ -22,6 +22,10 @@ class Database(Protocol):
 
     def query(self, name: str, **params: Any) -> list[tuple[Any, ...]]:
         """Execute a named read."""
+
+
+class Database(Tasks, Protocol):
+    """What settling asks of the owner's database."""
 
     def write(self, statement: str, rows: Sequence[dict[str, Any]]) -> None:
         """Execute a named statement in a transaction of its own, not under a claim; durable on return."""
@@ -92,7 +96,7 @@ class Output:
         }
 
 
-def known(database: Database, keys: Iterable[str]) -> dict[str, Output]:
+def known(database: Tasks, keys: Iterable[str]) -> dict[str, Output]:
     """Return the rows of these target keys."""
     rows = database.query("known_outputs", keys=json.dumps(sorted(set(keys))))
     return {row[0]: Output(*row) for row in rows}

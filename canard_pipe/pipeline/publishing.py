@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from canard_pipe.errors import ConflictError, LeaseLost, PublishError, StorageError
 from canard_pipe.pipeline import outputs, placing, settling
-from canard_pipe.pipeline.outputs import AcceptId, Database, Output, stored
+from canard_pipe.pipeline.outputs import AcceptId, Database, Output, Tasks, stored
 from canard_pipe.pipeline.placing import At
 from canard_pipe.pipeline.refusals import explained, refuse_changed, refuse_other, refuse_place
 from canard_pipe.pipeline.settling import Deviation, Settled
@@ -43,7 +43,7 @@ class Claim(Protocol):
     step_name: str | None
 
     @property
-    def database(self) -> Database: ...
+    def database(self) -> Tasks: ...
 
     def write(self, statement: str, rows: Sequence[dict[str, Any]]) -> None: ...
 

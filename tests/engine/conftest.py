@@ -11,7 +11,11 @@ import pytest
 
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.remote import RemoteDatabase
+from canard_pipe.engine.store import Store
+from canard_pipe.engine.tasks import Tasks
 
+TOKEN = "token-of-the-engines-tests"
 START_US = 1_790_000_000_000_000
 
 
@@ -74,10 +78,43 @@ def faults() -> Faults:
     return Faults()
 
 
+class Served(RemoteDatabase):
+    """A database connected to an owner, which the test can look into, too."""
+
+    def __init__(self, owner: Database, clock: FakeClock) -> None:
+        self.owner = owner
+        super().__init__(owner.serve(token=TOKEN), TOKEN, clock=clock)
+
+    @property
+    def store(self) -> Store:
+        """The owner's own, for tests to look at what is stored."""
+        return self.owner.store
+
+
+def owner_of(db: Tasks) -> Database:
+    """Return the database that has the file open: ``db`` itself, or the one that it is connected to."""
+    found = getattr(db, "owner", db)
+    assert isinstance(found, Database)
+    return found
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test of ``db`` in both modes, unless it is marked ``embedded`` (with the reason)."""
+    if "mode" in metafunc.fixturenames:
+        alone = metafunc.definition.get_closest_marker("embedded") is not None
+        metafunc.parametrize("mode", ["embedded"] if alone else ["embedded", "served"])
+
+
 @pytest.fixture
-def db(tmp_path: Path, clock: FakeClock, faults: Faults) -> Iterator[Database]:
+def db(mode: str, tmp_path: Path, clock: FakeClock, faults: Faults) -> Iterator[Tasks]:
+    """A database on which the test's clock runs: this process owns it, or is connected to its owner over Quack."""
     with Database(None, root=tmp_path, clock=clock, intercept=faults, pulse_seconds=None) as database:
-        yield database
+        if mode == "embedded":
+            yield database
+        else:
+            with Served(database, clock) as connected:
+                faults.names.clear()  # of the greeting
+                yield connected
 
 
 @pytest.fixture

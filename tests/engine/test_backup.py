@@ -45,6 +45,7 @@ def test_a_backup_opens_with_all_that_was_committed(reopen, tmp_path):
     assert db.result("t") is None
 
 
+@pytest.mark.embedded("a backup is made by the owner")
 def test_a_database_in_memory_can_be_backed_up(db, tmp_path):
     db.spawn("job", None, id="t")
     db.backup(tmp_path / "copy.duckdb")

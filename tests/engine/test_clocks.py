@@ -108,6 +108,7 @@ def test_a_jump_whose_repair_fails_is_repaired_by_the_next_write(db, clock, faul
     claim.complete()
 
 
+@pytest.mark.embedded("the owner minds its clock")
 def test_the_version_moves_with_the_deadline(db, clock):
     """G3: an open transition of another connection must not commit on top of it."""
     start(db)
@@ -133,6 +134,7 @@ def test_a_pulse_tells_standing_still_from_a_long_computation(clock):
     assert guard.look() is None
 
 
+@pytest.mark.embedded("the owner's pulse")
 def test_a_process_that_stood_still_loses_no_lease(db, clock):
     claim = start(db, lease_seconds=30, max_failures=1)
     with db._guard.pulse(1000.0, db.mind_the_clock):

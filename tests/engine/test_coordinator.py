@@ -11,6 +11,8 @@ from canard_pipe.errors import InputError, MaintenanceError, TaskSuspended
 from tests.conftest import wait_until
 from tests.engine.conftest import row, start
 
+pytestmark = pytest.mark.embedded("maintenance runs in the owner's process")
+
 
 def threads() -> list[str]:
     return [thread.name for thread in threading.enumerate() if thread.name == "coordinator"]

@@ -344,6 +344,7 @@ def test_a_finished_or_unknown_task_cannot_be_cancelled(db):
     assert row(db)["state"] == "completed"
 
 
+@pytest.mark.embedded("handlers elsewhere learn at their next write")
 def test_a_cancel_reaches_a_claim_that_was_granted_just_now(db, faults):
     """A cancel that follows the claim's commit finds the claim to tell, however soon it comes (S17, relaxed)."""
     db.spawn("job", id="t")

@@ -13,6 +13,8 @@ from canard_pipe.errors import LeaseLost, StorageError
 from tests.conftest import wait_until
 from tests.engine.conftest import row, start, steps
 
+pytestmark = pytest.mark.embedded("the owner's writer")
+
 
 class Threads:
     """Calls in threads of their own, with what came of each by name."""

@@ -1,23 +1,11 @@
-"""The state while it is owned: the owner listens on this machine, other processes ask it (F2, F3, L17).
-
-The transport is DuckDB's Quack, whose token grants arbitrary SQL; it goes into SQL only as a bound value, so that it
-is in no argument list, error text or log. What a message is, on DuckDB 1.5.5: any number of statements, executed in
-order in a session of its own, until one fails; the result is that of the last. ``BEGIN; …; COMMIT`` in one message is
-a transaction, rolled back if a statement fails; a ``BEGIN`` is not kept for the next message.
-"""
+"""The other side: a connection to a served state."""
 
 from __future__ import annotations
 
-import os
 import re
-import secrets
-import socket
 import threading
-from collections.abc import Callable, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from importlib import resources
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -25,139 +13,15 @@ import duckdb
 
 from canard_pipe.engine import conflicts
 from canard_pipe.engine.owner_record import OwnerRecord
-from canard_pipe.errors import ConflictError, ConnectionClosed, ExtensionError, InputError, StorageError
+from canard_pipe.engine.quack.extensions import load_extensions
+from canard_pipe.engine.quack.serving import probe
+from canard_pipe.errors import ConflictError, ConnectionClosed, InputError, OwnerUnreachable, StorageError
 
-EXTENSIONS = ("httpfs", "quack")  # in this order: quack's client asks httpfs for its transport
-_URI = re.compile(r"quack:([A-Za-z0-9.-]+):([0-9]+)")
 _QUERY = "FROM quack_query(?, ?, token := ?)"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_GREETING = b"Quack"
 _INSTANT = "TIMESTAMP WITH TIME ZONE"
 
 Rows = list[tuple[Any, ...]]
-
-
-def set_proxies_aside(environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
-    """Remove the proxy variables from the environment of this process and return them, for commands to have.
-
-    *Why*: with one set, the client sends each request **and the token** to the proxy. libcurl reads the small-letter
-    ones at each request, DuckDB the capital ones when a database is opened.
-    """
-    names = [name for name in environment if name.lower().endswith("_proxy")]
-    return {name: environment.pop(name) for name in names}
-
-
-def load_extensions(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
-    """Load httpfs and quack from their wheels, without a download; repeating it does nothing.
-
-    Proxy variables leave the environment of this process first, and are returned as :func:`set_proxies_aside` does.
-    Raises ExtensionError, which says what is missing.
-    """
-    proxies = set_proxies_aside()
-    for name in EXTENSIONS:
-        path = str(_extension_file(name)).replace("'", "''")
-        try:
-            connection.execute(f"LOAD '{path}'")
-        except duckdb.Error as error:
-            raise ExtensionError(f"DuckDB cannot load its extension {name}: {_first_line(error)}") from error
-    # The database may have been opened while HTTP_PROXY was still set. Nothing is sent twice on its own (G8).
-    connection.execute("SET GLOBAL http_proxy = ''")
-    connection.execute("SET GLOBAL http_retries = 0")
-    return proxies
-
-
-def new_token() -> str:
-    """Return a random token for a server."""
-    return secrets.token_urlsafe(32)
-
-
-class Server:
-    """A database listening on 127.0.0.1. Made by :func:`serve`; end it with :meth:`stop` or ``with``."""
-
-    def __init__(self, connection: duckdb.DuckDBPyConnection, uri: str) -> None:
-        self.uri = uri
-        self._connection: duckdb.DuckDBPyConnection | None = connection
-
-    def __enter__(self) -> Server:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def stop(self) -> None:
-        """Accept no more requests; a second call does nothing (S40). Raises StorageError.
-
-        A request that is being executed goes on to its end and keeps the database open until then, also after the
-        owner has closed its own connections.
-        """
-        connection, self._connection = self._connection, None
-        if connection is None:
-            return
-        try:
-            connection.execute("CALL quack_stop(?)", [self.uri]).fetchall()
-        except duckdb.Error as error:
-            raise StorageError(
-                f"cannot stop listening on {self.uri}: {_first_line(error)}", operation="serve"
-            ) from error
-        finally:
-            connection.close()
-
-
-def serve(connection: duckdb.DuckDBPyConnection, token: str, *, answer_seconds: float = 5.0) -> Server:
-    """Let the database of ``connection`` listen on 127.0.0.1, on a free port, for whoever has ``token``.
-
-    Extensions must be loaded. Other threads of the process go on using the database. Raises StorageError if it does
-    not answer within ``answer_seconds``: the server needs about 130 threads, and where a limit denies them it would
-    accept connections and never answer.
-    """
-    own = connection.cursor()
-    try:
-        # 1.5.5 takes no port 0. Holding the free port until the server has it keeps it from everybody else; both set
-        # SO_REUSEPORT, and a socket that does not listen gets no connections.
-        with socket.socket() as placeholder:
-            if hasattr(socket, "SO_REUSEPORT"):
-                placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            placeholder.bind(("127.0.0.1", 0))
-            uri = f"quack:127.0.0.1:{placeholder.getsockname()[1]}"
-            own.execute("SELECT listen_uri FROM quack_serve(?, token := ?)", [uri, token]).fetchall()
-    except (duckdb.Error, OSError) as error:
-        own.close()
-        raise StorageError(f"the state cannot be served: {_first_line(error)}", operation="serve") from error
-    server = Server(own, uri)
-    try:
-        probe(uri, answer_seconds)
-    except StorageError as error:
-        with suppress(StorageError):
-            server.stop()
-        raise StorageError(
-            "the state cannot be served: the server does not answer; are threads or memory of this process limited?",
-            operation="serve",
-        ) from error
-    return server
-
-
-def probe(uri: str, seconds: float) -> None:
-    """Ask the server for its greeting, without a token. Raises StorageError if no Quack server answers in time.
-
-    A frozen owner still accepts connections, and DuckDB's client would wait for its answer for ever.
-    """
-    host, port = _address(uri)
-    greeting = b""
-    try:
-        with socket.create_connection((host, port), timeout=seconds) as connection:
-            connection.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
-            while _GREETING not in greeting and len(greeting) < 4096 and (piece := connection.recv(1024)):
-                greeting += piece
-    except TimeoutError as error:
-        raise StorageError(
-            f"the owner at {uri} does not answer within {seconds:g} s; it may be stopped", operation="connect"
-        ) from error
-    except OSError as error:
-        raise StorageError(f"no owner listens at {uri}: {error.strerror}", operation="connect") from error
-    if _GREETING not in greeting:
-        raise StorageError(f"what listens at {uri} is not the state's owner", operation="connect")
 
 
 class RemoteConnection:
@@ -245,7 +109,7 @@ class RemoteConnection:
                 f"CREATE OR REPLACE TEMP TABLE answer AS {_QUERY}", [self.uri, message, self._token]
             )
         except duckdb.Error as error:
-            raise self._explained(error, operation) from error
+            raise explained(error, self.uri, operation) from error
         columns = self._connection.execute("DESCRIBE answer").fetchall()
         names = [str(column[0]) for column in columns]
         kinds = [str(column[1]) for column in columns]
@@ -282,20 +146,6 @@ class RemoteConnection:
                 operation=operation,
             )
         return answers[0]
-
-    def _explained(self, error: duckdb.Error, operation: str) -> StorageError:
-        text = _remote_text(error)
-        if conflicts.classify(error, remote=True) is not None:
-            return ConflictError(text, operation=operation, message_based=True)
-        if text == "Authentication failed":
-            text = f"the owner at {self.uri} refuses the token; it may have been started anew"
-        elif isinstance(error, duckdb.IOException) and "Could not connect to server" in text:
-            text = f"no owner listens at {self.uri} any more; nothing was sent"
-        elif isinstance(error, duckdb.IOException) and text.startswith("Failed to send message"):
-            text = f"the connection to {self.uri} broke; whether it was carried out is not known ({text})"
-        elif isinstance(error, duckdb.SerializationException):
-            text = f"the server at {self.uri} speaks another version of Quack"
-        return StorageError(text, operation=operation)
 
 
 def connect_to_owner(record: OwnerRecord, *, timeout_seconds: float | None = 30.0) -> RemoteConnection:
@@ -352,30 +202,23 @@ def _instant(microseconds: int) -> datetime:
         return (datetime.max if microseconds > 0 else datetime.min).replace(tzinfo=UTC)
 
 
-def _extension_file(name: str) -> Path:
-    package = f"duckdb_extension_{name}"
-    try:
-        folder = Path(str(resources.files(package))) / "extensions"
-    except ImportError as error:
-        raise ExtensionError(f"the package duckdb-extension-{name}=={duckdb.__version__} is not installed") from error
-    path = folder / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
-    if not path.is_file():
-        raise ExtensionError(
-            f"the installed package duckdb-extension-{name} does not fit duckdb {duckdb.__version__}; "
-            f"install duckdb-extension-{name}=={duckdb.__version__}"
+def explained(error: duckdb.Error, uri: str, operation: str) -> StorageError:
+    """Return what an error of a message to the owner means."""
+    text = _remote_text(error)
+    if conflicts.classify(error, remote=True) is not None:
+        return ConflictError(text, operation=operation, message_based=True)
+    if text == "Authentication failed":
+        text = f"the owner at {uri} refuses the token; it may have been started anew"
+    elif isinstance(error, duckdb.IOException) and "Could not connect to server" in text:
+        text = f"no owner listens at {uri} any more; nothing was sent"
+        return OwnerUnreachable(text, operation=operation, sent=False)
+    elif isinstance(error, duckdb.IOException) and text.startswith("Failed to send message"):
+        return OwnerUnreachable(
+            f"the connection to {uri} broke; whether it was carried out is not known ({text})", operation=operation
         )
-    return path
-
-
-def _address(uri: str) -> tuple[str, int]:
-    found = _URI.fullmatch(uri)
-    if found is None:
-        raise InputError(f"{uri!r} is not an address like quack:127.0.0.1:9494")
-    return found[1], int(found[2])
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
+    elif isinstance(error, duckdb.SerializationException):
+        text = f"the server at {uri} speaks another version of Quack"
+    return StorageError(text, operation=operation)
 
 
 def _remote_text(error: duckdb.Error) -> str:

@@ -1,0 +1,121 @@
+"""Asking the owner from many threads at once: one message, one text, one answer."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import dataclass, field
+
+import duckdb
+
+from canard_pipe.engine.literals import literal
+from canard_pipe.engine.quack.extensions import load_extensions
+from canard_pipe.engine.quack.remote import explained
+from canard_pipe.engine.quack.serving import FUNCTION, LOOPBACK, address, probe
+from canard_pipe.errors import ConnectionClosed, OwnerUnreachable
+
+_ASK = "FROM quack_query(?, ?, token := ?, disable_ssl := ?)"
+
+
+@dataclass(slots=True)
+class _Question:
+    message: str
+    operation: str
+    answered: threading.Event = field(default_factory=threading.Event)
+    answer: str | None = None
+    error: BaseException | None = None
+
+
+class Asking:
+    """What lets this process ask an owner. ``timeout_seconds`` bounds each question.
+
+    Each question has a connection of its own while it waits, in a thread of its own: DuckDB's client keeps to no
+    timeout and is not interrupted while it waits (1.5.5). One that never gets its answer is left behind.
+    """
+
+    def __init__(self, uri: str, token: str, *, timeout_seconds: float = 30.0, tls: bool | None = None) -> None:
+        """``tls``: whether to speak HTTPS, as to a proxy before the owner; by default to other machines only.
+
+        Raises InputError, StorageError and ExtensionError. Removes the proxy variables from this process's
+        environment: with one set, the token would go to the proxy.
+        """
+        host, _ = address(uri)
+        self.uri, self._token, self._timeout_seconds = uri, token, timeout_seconds
+        self._plain = host in LOOPBACK if tls is None else not tls
+        if self._plain:
+            probe(uri, min(5.0, timeout_seconds))
+        self._connection = duckdb.connect(
+            config={
+                "threads": 1, "memory_limit": "512MB", "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            }
+        )
+        self._mutex = threading.Lock()
+        self._idle: list[queue.SimpleQueue[_Question | None]] = []
+        self._closed = False
+        self._lost = 0  # questions without an answer: their threads are inside DuckDB for good
+        try:
+            self.proxies = load_extensions(self._connection)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def ask(self, text: str, operation: str) -> str:
+        """Ask the owner and return its answer. Raises OwnerUnreachable, StorageError, ConnectionClosed."""
+        question = _Question(f"SELECT {FUNCTION}({literal(text)})", operation)
+        asker = self._asker()
+        asker.put(question)
+        if not question.answered.wait(self._timeout_seconds):
+            with self._mutex:
+                self._lost += 1
+            raise OwnerUnreachable(
+                f"{operation}: the owner has not answered within {self._timeout_seconds:g} s; whether it was carried "
+                "out is not known",
+                operation=operation,
+            )
+        with self._mutex:
+            if self._closed:
+                asker.put(None)
+            else:
+                self._idle.append(asker)
+        if question.error is not None:
+            raise question.error
+        assert question.answer is not None  # noqa: S101 - or there is an error
+        return question.answer
+
+    def close(self) -> None:
+        """Ask no more; a second call does nothing."""
+        with self._mutex:
+            if self._closed:
+                return
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for asker in idle:
+            asker.put(None)
+        if not self._lost:  # closing would wait for them
+            self._connection.close()
+
+    def _asker(self) -> queue.SimpleQueue[_Question | None]:
+        with self._mutex:
+            if self._closed:
+                raise ConnectionClosed(f"the connection to {self.uri} is closed")
+            if self._idle:
+                return self._idle.pop()
+            cursor = self._connection.cursor()
+        asker: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, args=(cursor, asker), name="quack", daemon=True).start()
+        return asker
+
+    def _serve(self, cursor: duckdb.DuckDBPyConnection, asker: queue.SimpleQueue[_Question | None]) -> None:
+        while (question := asker.get()) is not None:
+            try:
+                ((question.answer,),) = cursor.execute(
+                    _ASK, [self.uri, question.message, self._token, self._plain]
+                ).fetchall()
+            except duckdb.Error as error:
+                question.error = explained(error, self.uri, question.operation)
+                question.error.__cause__ = error
+            except BaseException as error:  # raised in the thread that asks
+                question.error = error
+            question.answered.set()
+        cursor.close()

@@ -1,0 +1,63 @@
+"""Loading DuckDB's extensions for Quack from their wheels, with the user's proxies out of the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import MutableMapping
+from importlib import resources
+from pathlib import Path
+
+import duckdb
+
+from canard_pipe.errors import ExtensionError
+
+EXTENSIONS = ("httpfs", "quack")  # in this order: quack's client asks httpfs for its transport
+
+
+def set_proxies_aside(environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
+    """Remove the proxy variables from the environment of this process and return them, for commands to have.
+
+    *Why*: with one set, the client sends each request **and the token** to the proxy. libcurl reads the small-letter
+    ones at each request, DuckDB the capital ones when a database is opened.
+    """
+    names = [name for name in environment if name.lower().endswith("_proxy")]
+    return {name: environment.pop(name) for name in names}
+
+
+def load_extensions(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Load httpfs and quack from their wheels, without a download; repeating it does nothing.
+
+    Proxy variables leave the environment of this process first, and are returned as :func:`set_proxies_aside` does.
+    Raises ExtensionError, which says what is missing.
+    """
+    proxies = set_proxies_aside()
+    for name in EXTENSIONS:
+        path = str(_extension_file(name)).replace("'", "''")
+        try:
+            connection.execute(f"LOAD '{path}'")
+        except duckdb.Error as error:
+            raise ExtensionError(f"DuckDB cannot load its extension {name}: {first_line(error)}") from error
+    # The database may have been opened while HTTP_PROXY was still set. Nothing is sent twice on its own (G8).
+    connection.execute("SET GLOBAL http_proxy = ''")
+    connection.execute("SET GLOBAL http_retries = 0")
+    return proxies
+
+
+def _extension_file(name: str) -> Path:
+    package = f"duckdb_extension_{name}"
+    try:
+        folder = Path(str(resources.files(package))) / "extensions"
+    except ImportError as error:
+        raise ExtensionError(f"the package duckdb-extension-{name}=={duckdb.__version__} is not installed") from error
+    path = folder / f"v{duckdb.__version__}" / f"{name}.duckdb_extension"
+    if not path.is_file():
+        raise ExtensionError(
+            f"the installed package duckdb-extension-{name} does not fit duckdb {duckdb.__version__}; "
+            f"install duckdb-extension-{name}=={duckdb.__version__}"
+        )
+    return path
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's text: the rest quotes the statement."""
+    return str(error).partition("\n")[0]
