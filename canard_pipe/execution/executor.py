@@ -141,3 +141,6 @@ class Executor(Protocol):
 
     def stop_all(self, grace_seconds: float | None = None) -> None:
         """Admit nothing more and end what runs on this machine. Does not wait; a second call may make it sooner."""
+
+    def stop_jobs(self) -> None:
+        """After a second signal: cancel what is in a scheduler, if the run was asked to do so then. Does not wait."""

@@ -163,6 +163,9 @@ class LocalExecutor:
         """See :class:`Executor`."""
         return self.budget.whole.memory_bytes
 
+    def stop_jobs(self) -> None:
+        """See Executor: there is no scheduler."""
+
     def stop_all(self, grace_seconds: float | None = None) -> None:
         """End all commands and admit none: waiting and running handlers get TaskReleased. Does not wait.
 

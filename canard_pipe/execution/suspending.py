@@ -114,6 +114,9 @@ class SuspendingLocal:
         """Return what waits and runs now."""
         return self._local.running()
 
+    def stop_jobs(self) -> None:
+        """See Executor: there is no scheduler."""
+
     def stop_all(self, grace_seconds: float | None = None) -> None:
         """See :class:`Executor`."""
         self._local.stop_all(grace_seconds)

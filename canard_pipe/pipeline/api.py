@@ -80,6 +80,9 @@ class LazyExecutor:
         """Return what is waiting and running now."""
         return self._started.running() if self._started is not None else ()
 
+    def stop_jobs(self) -> None:
+        """See Executor: there is no scheduler."""
+
     def stop_all(self, grace_seconds: float | None = None) -> None:
         """End every command and admit none."""
         if self._started is not None:

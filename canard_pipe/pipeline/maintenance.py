@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 TICK_SECONDS = 0.25
 SNAPSHOT_SECONDS = 2.0
 FIRST_SNAPSHOTS_SECONDS, FIRST_SNAPSHOTS = 0.5, 8  # a run that dies early has said what was at work
+SECOND_SIGNAL_SECONDS = 5.0
 STUCK_SECONDS = 3.0  # after the second signal
 INTERRUPTED = 130
 OWNERSHIP_SECONDS = 5.0
@@ -96,6 +97,13 @@ class Maintenance:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
+    def hear_second_signal(self) -> None:
+        """After a first signal, wait a little for a second: it may ask for more than the end of the run."""
+        clock = self._database.clock
+        end = clock.monotonic() + SECOND_SIGNAL_SECONDS
+        while 0 < self._answered < 2 and clock.monotonic() < end:
+            clock.sleep(TICK_SECONDS / 5)
+
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
         self._signals += 1  # no lock may be taken in a signal handler: the thread looks at every tick
 
@@ -138,6 +146,8 @@ class Maintenance:
             self._observer.note("stopping: commands are ended and tasks handed back; once more to end at once")
         self._worker.stop()
         self._executor.stop_all(None if signals == 1 else 0.0)
+        if signals > 1:
+            self._executor.stop_jobs()
         if signals > 1 and self._leave_at is None:
             self._leave_at = self._database.clock.monotonic() + STUCK_SECONDS
 

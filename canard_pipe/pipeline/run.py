@@ -8,7 +8,7 @@ import random
 import secrets
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,8 @@ from canard_pipe.engine.worker import Outcome, Worker, text_of
 from canard_pipe.errors import CanardError
 from canard_pipe.execution.channel import end_processes_of_run
 from canard_pipe.execution.executor import Executor
-from canard_pipe.execution.jobs import live_jobs
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
-from canard_pipe.execution.slurm.client import SlurmClient
-from canard_pipe.execution.slurm.executor import SlurmExecutor
-from canard_pipe.execution.slurm.settings import from_table
-from canard_pipe.execution.suspending import SuspendingLocal
 from canard_pipe.pipeline import cohorts, maintenance, outlook, planning, retrying, snapshot
 from canard_pipe.pipeline.access import open_view
 from canard_pipe.pipeline.checker import Checker
@@ -38,6 +33,7 @@ from canard_pipe.pipeline.policy import FailurePolicy
 from canard_pipe.pipeline.prepare import Prepared, param_values, prepare
 from canard_pipe.pipeline.publishing import Publisher
 from canard_pipe.pipeline.run_report import GOOD_ENDS, RunReport, report_of, report_of_plan
+from canard_pipe.pipeline.scheduling import see_jobs_out, start_executor
 from canard_pipe.pipeline.sheet import SheetOptions
 from canard_pipe.pipeline.step_code import StepCode
 from canard_pipe.pipeline.stored_run import RunOptions, run_row, stored_options
@@ -192,6 +188,9 @@ class _Run:
         self.observer.planned(plan.lines())
         self._say_which_results_are_gone(publisher)
         if gate.finished():
+            see_jobs_out(
+                self.database, self.options.slurm, environ=self.setting.environ, note=self.observer.note
+            )
             report = self._report(interrupted=False)
             self.observer.note(_nothing_to_do(report))
             return report
@@ -258,7 +257,10 @@ class _Run:
                 LocalExecutor(budget, keep_open=lambda: [ownership.lock_fd] if ownership else [])
             )
             stack.enter_context(_one_run_at_work(options.state / "run.token", local.run_token))
-            executor = self._executor(local, stack, lambda: self._wake(worker))
+            executor = start_executor(
+                options, self.database, local, stack, environ=self.setting.environ,
+                changed=lambda: self._wake(worker), note=self.observer.note,
+            )
             self.setting.executor = executor
             worker = Worker(
                 self.database,
@@ -287,23 +289,9 @@ class _Run:
             )
             with keeper.signals():
                 worker.work()
+                if options.slurm.get("cancel_jobs"):
+                    keeper.hear_second_signal()
             return keeper.interrupted
-
-    def _executor(self, local: LocalExecutor, stack: contextlib.ExitStack, changed: Callable[[], None]) -> Executor:
-        """Start what runs commands beside ``local``; jobs that an earlier run has left in Slurm are watched anyway."""
-        executor: Executor = local
-        if self.options.suspend_always:
-            executor = stack.enter_context(SuspendingLocal(local, self.database, changed))
-        if self.options.executor == SlurmExecutor.name or live_jobs(self.database, SlurmExecutor.name):
-            settings = from_table(self.options.slurm)
-            slurm = SlurmExecutor(
-                self.database, SlurmClient(self.setting.environ, cluster=settings.site.cluster), settings,
-                local=executor, environ=self.setting.environ, changed=changed, note=self.observer.note,
-                clock=self.database.clock,
-            )  # fmt: skip
-            stack.enter_context(slurm)
-            executor = slurm if self.options.executor == SlurmExecutor.name else executor
-        return executor
 
     def _wake(self, worker: Worker) -> None:
         """Let tasks go on at once whose commands have ended; the worker would find them at its next poll."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline import requests, retrying
 from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.scheduling import see_jobs_out
+from canard_pipe.pipeline.stored_run import stored_options
 
 
 def cancel_stored(state: Path, launch: Path, keys: Sequence[str], *, every: bool) -> str:
@@ -18,7 +21,9 @@ def cancel_stored(state: Path, launch: Path, keys: Sequence[str], *, every: bool
         if not runs:
             raise InputError(f"the state {state} knows no run yet")
         chosen = retrying.cancel(database, runs[0][1], keys, every=every)
-    return requests.describe("cancel", chosen)
+        said = [requests.describe("cancel", chosen)]
+        see_jobs_out(database, stored_options(database, state).slurm, environ=os.environ, note=said.append)
+    return "; ".join(said)
 
 
 def backup_stored(state: Path, launch: Path, path: Path) -> str:

@@ -115,7 +115,7 @@ class SlurmExecutor:
         self._client, self._limits = client, Limits()
         self._rounds = Rounds(database, client, settings, note=note, clock=clock)
         self._rows: list[LiveJob] = []
-        self._stops = 0
+        self._stopping = self._cancelling = False
         self._wake, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="slurm", daemon=True)
 
@@ -134,6 +134,8 @@ class SlurmExecutor:
         self._over.set()
         self._wake.set()
         self._thread.join()
+        if self._cancelling:
+            cancel_all(self._database)
         finish_cancelling(self._rounds, note=self._note, clock=self._clock)
 
     def of(self, command: Command) -> Executor:
@@ -151,7 +153,7 @@ class SlurmExecutor:
     @contextmanager
     def admit(self, claim: Leaseholder, command: Command, request: Request, step: str) -> Iterator[_Slot]:  # noqa: ARG002
         """See :class:`Executor`; what there is and who is first is Slurm's business."""
-        if self._stops:
+        if self._stopping:
             raise TaskReleased(claim.id)
         claim.check()
         yield _Slot(self, claim)
@@ -161,14 +163,19 @@ class SlurmExecutor:
         return [*self._local.running(), *(_shown(row, self._database) for row in self._rows if row.live)]
 
     def stop_all(self, grace_seconds: float | None = None) -> None:
-        """Submit nothing more, and leave what is in Slurm; a second call cancels it if the settings say so."""
-        self._stops += 1
+        """Submit nothing more, and leave what is in Slurm."""
+        first, self._stopping = not self._stopping, True
         self._local.stop_all(grace_seconds)
         left = sum(1 for row in self._rows if row.live)
-        if self._stops == 1 and left:
-            self._note(f"{_jobs(left)} stay in Slurm: the same line again goes on with them")
-        if self._stops > 1 and self._settings.cancel_jobs:
-            self._wake.set()
+        if first and left:
+            more = "; once more within 5 s cancels them" if self._settings.cancel_jobs else ""
+            self._note(f"{_jobs(left)} stay in Slurm: the same line again goes on with them{more}")
+
+    def stop_jobs(self) -> None:
+        """See :class:`Executor`; ``cancel_jobs`` of the settings asks for it."""
+        self._local.stop_jobs()
+        self._cancelling = self._settings.cancel_jobs
+        self._wake.set()
 
     def _record(self, claim: Leaseholder, job: Job) -> NoReturn:
         script.write(job, self._environ, self._settings.site, self._settings.grace_seconds)
@@ -184,9 +191,7 @@ class SlurmExecutor:
         while not self._over.is_set():
             self._wake.clear()
             try:
-                if self._stops > 1 and self._settings.cancel_jobs:
-                    cancel_all(self._database)
-                self._rows = self._rounds.round(submitting=not self._stops)
+                self._rows = self._rounds.round(submitting=not self._stopping)
                 if self._rounds.changed:
                     self._changed()
             except CanardError as error:
