@@ -32,7 +32,7 @@ def test_tasks_come_in_order_and_are_read_once(db, faults):
 
 @pytest.mark.parametrize("change", [
     lambda db: spawn(db, "urgent", priority=9),
-    lambda db: owner_of(db).writer.transact(lambda: db.store.run("retry_tasks", rows=[{"seq": 1, "version": 2}], now_us=0)),
+    lambda db: owner_of(db).write("retry_tasks", [{"seq": 1, "version": 2}]),
 ], ids=["spawned", "retried"])
 def test_a_change_of_this_process_is_seen_at_the_next_claim(db, change: Callable[[object], None]):
     """S7: whatever comes first now is claimed first."""
