@@ -106,8 +106,11 @@ class CommandContext(Claim):
         """Return folders that a command in a container must be able to read; a layer above knows more."""
         return ()
 
-    def output_problems(self, folder: Path, names: Sequence[str]) -> list[str]:
-        """Return what is wrong with the outputs of a try that has ended with 0; a layer above may look deeper."""
+    def output_problems(self, folder: Path, names: Sequence[str], *, new: bool) -> list[str]:  # noqa: ARG002
+        """Return what is wrong with the outputs of a try that has ended with 0; ``new``: nobody has looked yet.
+
+        A layer above may look deeper, which then takes long.
+        """
         return outputs.problems(folder, names)
 
     def scratch(self) -> Path:

@@ -195,7 +195,7 @@ class CommandRun:
 
     def _problems(self, attempt: Attempt, *, new: bool) -> list[str]:
         """Return what is wrong with what a try has made; the check of one's own is asked while it is ``new``."""
-        problems = self._context.output_problems(attempt.folder, self._command.outputs)
+        problems = self._context.output_problems(attempt.folder, self._command.outputs, new=new)
         if self._command.check is not None and new and not problems:
             self._context.check()
             said = self._command.check(attempt.folder)

@@ -7,9 +7,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-# The empty block that ends every whole BGZF file: BAM, BCF, .vcf.gz.
-BGZF_END = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
-_BGZF_NAMES = (".bam", ".bcf", ".vcf.gz", ".bgz")
+from canard_pipe.execution.endings import end_problem, ends
 
 
 def problems(folder: Path, outputs: Iterable[str]) -> list[str]:
@@ -36,24 +34,15 @@ def _problem(path: Path) -> str | None:
     if mode.st_size == 0:
         return "is empty"
     try:
-        return _content_problem(path, mode.st_size)
+        return _content_problem(path)
     except OSError as error:
         return f"cannot be read: {error.strerror}"
 
 
-def _content_problem(path: Path, size: int) -> str | None:
-    name = path.name.lower()
-    if name.endswith(_BGZF_NAMES):
-        with path.open("rb") as file:
-            start = file.read(14)
-            if start[:2] != BGZF_END[:2] or start[12:] != BGZF_END[12:14]:
-                return "is not compressed with BGZF (as bgzip, samtools and bcftools do)"
-            file.seek(max(0, size - len(BGZF_END)))
-            if file.read() != BGZF_END:
-                return "is cut off: its end block (BGZF) is missing"
-    elif name.endswith(".json"):
+def _content_problem(path: Path) -> str | None:
+    if ends(path, (".json",)):
         try:
             json.loads(path.read_bytes())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return f"is not valid JSON: {error}"
-    return None
+    return end_problem(path)

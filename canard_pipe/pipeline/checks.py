@@ -16,15 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from canard_pipe.execution.outputs import BGZF_END
+from canard_pipe.execution import endings
+from canard_pipe.execution.endings import BGZF_NAMES, GZIP_NAMES, ends
 
-CRAM_ENDS = {  # by major version; 1 and 2.0 have none
-    2: bytes.fromhex("0b000000ffffffff0fe0454f460000000001000001000606010001000100"),
-    3: bytes.fromhex("0f000000ffffffff0fe0454f4600000000010005bdd94f0001000606010001000100ee63014b"),
-}
 _CHUNK = 256 * 1024  # small: each member of BGZF copies what is left of it
-_BGZF = (".bam", ".bcf", ".vcf.gz", ".vcf.bgz", ".bgz", ".tbi", ".csi")
-_GZIP = (".gz", ".crai")
 _ALIGNMENTS = (".bam", ".cram", ".sam")
 _VARIANTS = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")
 _READS = (".fastq", ".fq", ".fastq.gz", ".fq.gz")
@@ -63,16 +58,16 @@ def check_input(path: Path, keep_going: Callable[[], None] = _nothing) -> Findin
         return Findings((problem,))
     if path.stat().st_size == 0:
         text = f"{path} is empty (0 bytes)"
-        return Findings(notes=(text,)) if _ends(path, _READS) else Findings((text,))
+        return Findings(notes=(text,)) if ends(path, _READS) else Findings((text,))
     problem = end_problem(path)
     if problem is not None:
         return Findings((problem,))
-    if _ends(path, _GZIP) and not _ends(path, _BGZF):
+    if ends(path, GZIP_NAMES) and not ends(path, BGZF_NAMES):
         reading = read_gzip(path, keep_going)
         if reading.problem is not None:
             return Findings((reading.problem,))
         if reading.size == 0:
-            return Findings(notes=(f"{path} holds no reads" if _ends(path, _READS) else f"{path} holds nothing",))
+            return Findings(notes=(f"{path} holds no reads" if ends(path, _READS) else f"{path} holds nothing",))
         return Findings()
     return Findings(tuple(_opened(path)))
 
@@ -92,35 +87,13 @@ def quick_problems(path: Path) -> list[str]:
 
 def needs_reading(path: Path) -> bool:
     """Tell whether :func:`check_output` would read or parse ``path`` after the quick checks."""
-    return not path.is_dir() and _ends(path, (*_GZIP, *_ALIGNMENTS, *_VARIANTS, ".json"))
+    return not path.is_dir() and ends(path, (*GZIP_NAMES, *_ALIGNMENTS, *_VARIANTS, ".json"))
 
 
 def end_problem(path: Path) -> str | None:
-    """Return what is wrong with the last bytes of a BGZF or CRAM file, None if nothing or of another kind.
-
-    A gzip file is taken for BGZF if it says so in its first header: then a missing end block means that it was cut.
-    """
-    with path.open("rb") as file:
-        head = file.read(18)
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 64))
-        tail = file.read()
-    if _ends(path, (".cram",)):
-        if head[:4] != b"CRAM":
-            return f"{path} is not a CRAM file"
-        end = CRAM_ENDS.get(head[4]) if head[4:6] != b"\x02\x00" else None
-        return f"{path} is cut off: it has no CRAM end container" if end and not tail.endswith(end) else None
-    says_bgzf = head[:4] == b"\x1f\x8b\x08\x04" and head[12:14] == b"BC"
-    if not _ends(path, _BGZF):
-        return f"{path} is cut off: it has no BGZF end block" if (
-            says_bgzf and _ends(path, _GZIP) and not tail.endswith(BGZF_END)
-        ) else None
-    if not says_bgzf:
-        if head[:2] != b"\x1f\x8b":
-            # an uncompressed BCF is right, though rare
-            return None if head[:3] == b"BCF" else f"{path} is not compressed as its name says"
-        return f"{path} was compressed with gzip, not with bgzip, so nothing can index it"
-    return None if tail.endswith(BGZF_END) else f"{path} is cut off: it has no BGZF end block"
+    """Return what the first and last bytes of a BGZF or CRAM file tell against it (see execution/endings.py)."""
+    problem = endings.end_problem(path)
+    return None if problem is None else f"{path} {problem}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +149,9 @@ def _damage(path: Path, members: int, start: int, offset: int, error: zlib.error
 def _deep_problems(path: Path, keep_going: Callable[[], None]) -> list[str]:
     if not needs_reading(path):
         return []
-    if _ends(path, (".json",)):
+    if ends(path, (".json",)):
         return _json_problems(path)
-    if _ends(path, _GZIP) and not _ends(path, _BGZF):
+    if ends(path, GZIP_NAMES) and not ends(path, BGZF_NAMES):
         problem = read_gzip(path, keep_going).problem
         return [] if problem is None else [problem]
     return _opened(path) + _stale_index(path)
@@ -199,11 +172,11 @@ def _opened(path: Path) -> list[str]:
 
     pysam.set_verbosity(0)
     try:
-        if _ends(path, _ALIGNMENTS):
+        if ends(path, _ALIGNMENTS):
             # An unaligned BAM has no sequences in its header and is right.
             with pysam.AlignmentFile(str(path), check_sq=False) as alignments:
                 alignments.header.to_dict()
-        elif _ends(path, _VARIANTS):
+        elif ends(path, _VARIANTS):
             with pysam.VariantFile(str(path)) as variants:
                 str(variants.header)
     except (OSError, ValueError) as error:
@@ -214,7 +187,7 @@ def _opened(path: Path) -> list[str]:
 def _stale_index(path: Path) -> list[str]:
     modified = path.stat().st_mtime_ns
     for suffix, index_suffixes in _INDEXES:
-        if _ends(path, (suffix,)):
+        if ends(path, (suffix,)):
             places = [path.with_name(path.name + index) for index in index_suffixes]
             places += [path.with_suffix(index) for index in index_suffixes if suffix in (".bam", ".cram")]
             return [
@@ -235,7 +208,3 @@ def _not_a_file(path: Path) -> str | None:
     if not stat.S_ISREG(mode):
         return f"{path} is not a regular file"
     return None if os.access(path, os.R_OK) else f"{path} cannot be read: no permission"
-
-
-def _ends(path: Path, suffixes: tuple[str, ...]) -> bool:
-    return path.name.casefold().endswith(suffixes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import ModuleType
@@ -162,6 +162,15 @@ class PipelineContext(CommandContext):
     def code_of(self, fn: Callable[..., Any]) -> str | None:
         """Return which function of the pipeline's folder made a step."""
         return self._setting.code.of(fn)
+
+    def output_problems(self, folder: Path, names: Sequence[str], *, new: bool) -> list[str]:
+        """Look at outputs as a command does, and once into those that htslib reads or that gzip has compressed."""
+        problems = super().output_problems(folder, names, new=new)
+        checker = self._setting.checker
+        if not new or problems or checker is None:
+            return problems
+        deeper = [folder / name for name in names if not name.casefold().endswith(".json")]  # that was read just now
+        return [problem for path in deeper for problem in checker.output(path, self._keep_alive)]
 
     def places(self) -> list[Path]:
         """Return the folders of the task's input files and of the files among the parameters."""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from canard_pipe.execution import folders, outputs, record
+from canard_pipe.execution import endings, folders, outputs, record
 from canard_pipe.execution.command import command
 from canard_pipe.execution.record import Identity
 
@@ -175,8 +175,8 @@ def test_outputs_that_are_whole_pass(tmp_path):
     assert problem(tmp_path, "folder") is None
     assert problem(tmp_path, "link") is None
     assert problem(tmp_path, "x.json", b"[1]") is None
-    assert problem(tmp_path, "x.bam", bgzf + outputs.BGZF_END) is None
-    assert problem(tmp_path, "empty.vcf.gz", outputs.BGZF_END) is None
+    assert problem(tmp_path, "x.bam", bgzf + endings.BGZF_END) is None
+    assert problem(tmp_path, "empty.vcf.gz", endings.BGZF_END) is None
     assert outputs.problems(tmp_path, ["folder", "x.json"]) == []
 
 
@@ -184,10 +184,12 @@ def test_outputs_that_are_whole_pass(tmp_path):
     ("name", "content", "says"),
     [
         ("a.txt", b"", "is empty"),
-        ("a.bam", outputs.BGZF_END + b"data", "end block"),
-        ("a.VCF.gz", outputs.BGZF_END[:20], "end block"),
-        ("a.bcf", gzip.compress(b"x", mtime=0), "not compressed with BGZF"),
-        ("a.bam", b"plain", "not compressed with BGZF"),
+        ("a.bam", endings.BGZF_END + b"data", "end block"),
+        ("a.VCF.gz", endings.BGZF_END[:20], "end block"),
+        ("a.bcf", gzip.compress(b"x", mtime=0), "not with bgzip"),
+        ("a.bam", b"plain", "not compressed as its name says"),
+        ("a.cram", b"CRAM\x03\x00 and more", "CRAM end container"),
+        ("a.fq.gz", endings.BGZF_END + b"cut", "end block"),
         ("a.json", b'{"a": ', "not valid JSON"),
         ("a.json", b"\xff", "not valid JSON"),
         ("absent", None, "is missing"),

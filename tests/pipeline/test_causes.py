@@ -175,3 +175,35 @@ def test_a_wrong_policy_in_the_pipeline_file_is_told_before_anything_runs(projec
 def test_mistakes_in_the_file_are_final_and_other_exceptions_are_not():
     assert issubclass(NameError, policy.FINAL)
     assert not issubclass(ZeroDivisionError, policy.FINAL)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("cut.gz", "head -c 3000000 /dev/urandom | gzip -1 | head -c 2000000 > cut.gz || true", "cut off"),
+        ("no.vcf", "echo chr1 > no.vcf", "cannot be opened"),
+        ("A.bam", "printf '%b' '\\x1f\\x8b\\x08\\x04' > A.bam", "not"),
+        ("quant", "mkdir quant", "empty folder"),
+        ("half.json", "printf '{' > half.json", "not valid JSON"),
+        ("pipe", "mkfifo pipe", "neither a file nor a folder"),
+    ],
+)
+def test_outputs_are_looked_into_before_the_step_is_saved(project, name, text, says):
+    """BUGS 20, 25: at the command that made them, not only where they are published."""
+    project.write("""
+        class Row(SampleRow):
+            sample: str
+            name: str
+
+        pipeline = Pipeline("looks", rows=Row, key="sample", tries=1)
+
+        @pipeline.sample
+        def one(sample, ctx):
+            ctx.step("make", lambda: ctx.process(["bash", "-c", (HERE / "make.sh").read_text()],
+                                                 outputs=[sample.row.name]))
+    """, f"sample,name\nA,{name}\n")  # fmt: skip
+    (project.folder / "make.sh").write_text(text)
+    report = project.run()
+    (cause,) = causes(project)["A"]
+    assert cause["kind"] == "output"
+    assert says in str(report.samples[0]["error"])

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from canard_pipe.execution.outputs import BGZF_END
+from canard_pipe.execution.endings import BGZF_END
 from canard_pipe.pipeline.rows import FileCheck, InputFile
 from canard_pipe.pipeline.sheets.words import closest, quoted
 
