@@ -70,7 +70,7 @@ class CommandContext(Claim):
         """
         return self._run(command(members, options))
 
-    def shell(self, text: str, **values: Any) -> Path:
+    def shell(self, text: str, /, **values: Any) -> Path:
         """Run a text in ``bash -euo pipefail`` and return the folder of the try.
 
         ``{x}`` becomes the value of the keyword ``x``, quoted for the shell; a list becomes several words. Braces of

@@ -112,6 +112,16 @@ def published(database: Database) -> list[Output]:
     return [Output(*row) for row in database.query("published_outputs")]
 
 
+def of_task(database: Database, task_seq: int) -> list[Output]:
+    """Return what a task has published, by target."""
+    return [Output(*row) for row in database.query("outputs_of_task", task_seq=task_seq)]
+
+
+def superseded(database: Database) -> list[Output]:
+    """Return what earlier generations have published and the complete present one has not made again, by target."""
+    return [Output(*row) for row in database.query("superseded_outputs")]
+
+
 def step_digest(name: str | None) -> str:
     """Return the digest of a step's name that an accept id holds."""
     return hashlib.sha256((name or "").encode()).hexdigest()[:8]

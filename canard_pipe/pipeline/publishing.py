@@ -14,6 +14,7 @@ A crash before 3 leaves a staging file that :meth:`Publisher.sweep` removes; aft
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +49,9 @@ class Claim(Protocol):
     def write(self, statement: str, rows: Sequence[dict[str, Any]]) -> None: ...
 
     def ride(self, statement: str, row: dict[str, Any]) -> None: ...
+
+
+log = logging.getLogger(__name__)
 
 
 def _nothing() -> None:
@@ -130,6 +134,8 @@ class Publisher:
             raise
         self.at("accepted")
         self._place(claim, staged, keep_alive)
+        if claim.attempt > 1:
+            self._retire_of_step(claim, {target.key for target in targets.values()}, keep_alive)
         return {name: target.below(self.results) for name, target in targets.items()}
 
     def finish(
@@ -145,6 +151,15 @@ class Publisher:
             for output in outputs.accepted(database, task_seq)
         ]
 
+    def retire(self, database: Database) -> list[Settled]:
+        """Take away what earlier generations have published and the complete present one has not made again.
+
+        Otherwise results of an old input would lie beside those of the new one. Never a file that was changed by hand.
+        """
+        return [
+            settling.retire(output, self.results, database.write, _nothing) for output in outputs.superseded(database)
+        ]
+
     def sweep(self, database: Database) -> list[Path]:
         """Remove staging files that neither an accepted row nor a running attempt needs; return them.
 
@@ -157,6 +172,14 @@ class Publisher:
     ) -> list[Deviation]:
         """Return the published targets that are gone or differ from their record; ``thorough`` reads all bytes."""
         return settling.deviations(database, self.results, thorough=thorough, keep_alive=keep_alive)
+
+    def _retire_of_step(self, claim: Claim, keys: set[str], keep_alive: KeepAlive) -> None:
+        """Take away what this very step has published under other names when it ran before."""
+        step = outputs.step_digest(claim.step_name)
+        for output in outputs.of_task(claim.database, claim.seq):
+            if output.step == step and output.target_key not in keys:
+                settled = settling.retire(output, self.results, claim.write, keep_alive)
+                log.warning("%s %s", settled.target, settled.detail)
 
     # -- moment 1 -----------------------------------------------------------------------------------------------
 

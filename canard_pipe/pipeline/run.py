@@ -173,6 +173,7 @@ class _Run:
         for settled in publisher.finish(self.database):
             self.observer.note(f"{settled.target}: {settled.detail}")
         publisher.sweep(self.database)
+        self._retire(publisher)
         asked = self._asked(self.retry) if self.retry else None
         ahead = outlook.look_ahead(self.database, self.prepared, self.options, self.run_id)
         plan, known = ahead.plan, ahead.known
@@ -196,9 +197,14 @@ class _Run:
             return report
         self.database.write("insert_run", [run_row(self.database, self.run_id, self.options, self.prepared)])
         interrupted = self._work(gate)
+        self._retire(publisher)
         report = self._report(interrupted=interrupted)
         self.database.write("end_run", [{"run_id": self.run_id, "exit_status": report.exit_status}])
         return report
+
+    def _retire(self, publisher: Publisher) -> None:
+        for settled in publisher.retire(self.database):
+            self.observer.note(f"{self.options.results / settled.target} {settled.detail}")
 
     def _say_which_results_are_gone(self, publisher: Publisher) -> None:
         for deviation in publisher.verify(self.database):

@@ -24,8 +24,9 @@ class Settled:
     """What was done about one accepted row.
 
     ``action``: placed (renamed now), found (it was in its place), dropped (staged file gone, target something
-    else: the step makes it again), busy (another process is at it), refused (the file system does not let us;
-    the row stays). ``detail`` is a sentence for people.
+    else: the step makes it again), removed and kept (a result no longer; kept where it was changed by hand), busy
+    (another process is at it), refused (the file system does not let us; the row stays). ``detail`` is a sentence
+    for people.
     """
 
     target: str
@@ -73,6 +74,28 @@ def _settle(output: Output, root: Path, results: Path, at: At, keep_alive: KeepA
         discard(placing.aside_of(staged))
         return "found", "it was in its place"
     return "dropped", "its staged file is gone; it will be made again"
+
+
+def retire(output: Output, results: Path, write: Write, keep_alive: KeepAlive) -> Settled:
+    """Take away a published file that is a result no longer, and its record; what was changed by hand stays.
+
+    A death in between leaves the record, and the next call finds the file gone.
+    """
+    path = results / output.target
+    if not os.path.lexists(path):
+        action, detail = "removed", "is a result no longer"
+    elif holds(path, output.content, keep_alive):
+        try:
+            discard(path)
+            sync_folder(path.parent)
+        except OSError as error:
+            refused = explained(error, output.target, "remove", results)
+            return Settled(output.target, output.task_id, "refused", str(refused))
+        action, detail = "removed", f"is a result no longer and was removed; it was made from {output.source}"
+    else:
+        action, detail = "kept", "is a result no longer, but was changed by hand: it stays"
+    write("retire_outputs", [output.named()])
+    return Settled(output.target, output.task_id, action, detail)
 
 
 def holds(path: Path, content: Content, keep_alive: KeepAlive) -> bool:
