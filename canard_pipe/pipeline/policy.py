@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -91,8 +92,9 @@ def cause_of(error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if not Path(frame.filename).is_relative_to(_PACKAGE)]
     where = (users or frames)[-1:]
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return {
-        "kind": "exception",
+        "kind": "disk_full" if full else "exception",
         "type": type(error).__name__,
         "where": f"{where[0].filename}:{where[0].lineno} in {where[0].name}" if where else None,
     }
