@@ -12,7 +12,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo check test bench docs
+.PHONY: help demo check test survival bench docs
 
 help:   ## list the targets
 	@sed -n 's/^\([a-z]*\): .*## \(.*\)/  make \1	\2/p' Makefile | expand -t 16
@@ -31,6 +31,9 @@ check: $(VENV)/tests   ## lint, types, import direction; first shows that the ch
 
 test: $(VENV)/tests   ## run all tests
 	$(BIN)/python -m pytest $(ARGS)
+
+survival: $(VENV)/tests   ## kill at random what works on 1,000 samples (make test does it on 150)
+	CANARD_SURVIVAL=1000 $(BIN)/python -m pytest tests/test_survival_many.py $(ARGS)
 
 bench: $(VENV)/tests   ## run the benchmarks of tests/bench, where there are any
 	@if [ -d tests/bench ]; then $(BIN)/python -m pytest tests/bench -s $(ARGS); \

@@ -88,6 +88,7 @@ class LocalExecutor:
         self._keep_open = keep_open
         self._heartbeats = Heartbeats(renew, self._clock.monotonic)
         self._lock = threading.RLock()
+        self._starting = threading.Lock()  # taken first: nothing starts while a dead one's rest is ended
         self._admitted: set[_Admitted] = set()
         self._launcher: LauncherProcess | None = None
         self._stopping = self._closing = False
@@ -186,7 +187,7 @@ class LocalExecutor:
     def _run(self, admitted: _Admitted, job: Job) -> Record:
         variables = environment.of_try(job.environment, job.folder, token=job.token, run_token=self.run_token)
         message = job.start_message(variables, self.grace_seconds, self.linger_seconds)
-        with self._lock:
+        with self._starting, self._lock:
             admitted.raise_reason()
             admitted.ended.clear()
             admitted.outcome, admitted.job, admitted.since_us = None, job, self._clock.now_us()
@@ -281,22 +282,23 @@ class LocalExecutor:
 
     def _launcher_is_gone(self, launcher: LauncherProcess) -> None:
         """It was told to quit, or it died: then its commands are ended, and their handlers told."""
-        with self._lock:
-            self._selector.unregister(launcher)
-            self._launcher = None
-            orphaned = [admitted for admitted in self._admitted if admitted.job is not None]
-        launcher.close(1.0)
-        complaints = launcher.complaints()
-        if self._closing and not orphaned:
-            return
-        count = end_processes_of_run(self.run_token)
-        for admitted in orphaned:
-            if admitted.job is not None:
-                run_enders(admitted.job.enders, admitted.job.environment)
+        with self._starting:
+            with self._lock:
+                self._selector.unregister(launcher)
+                self._launcher = None
+                orphaned = [  # one whose end was told is its handler's, which takes its job away at any moment
+                    (admitted, admitted.job) for admitted in self._admitted
+                    if admitted.job is not None and not admitted.ended.is_set()
+                ]  # fmt: skip
+            launcher.close(1.0)
+            complaints = launcher.complaints()
+            if self._closing and not orphaned:
+                return
+            count = end_processes_of_run(self.run_token)
+            for _, job in orphaned:
+                run_enders(job.enders, job.environment)
         log.error("the launcher died; %d processes of its commands were ended. %s", count, complaints)
-        for admitted in orphaned:
-            job = admitted.job
-            assert job is not None  # noqa: S101 - only its own handler, which waits, takes it away
+        for admitted, job in orphaned:
             found = record.read(job.folder, job.identity)
             if found is None or found.token != job.token:
                 found = Record(job.identity, job.token, job.digest, "interrupted", None, None)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,6 +177,30 @@ def test_death_of_the_launcher_ends_its_commands_and_they_run_again(lab, backgro
     assert lab.executions == 2
     assert "launcher died" in caplog.text
     assert lab.jobs() == [(1, "interrupted", "launcher died"), (2, "done", None)]
+
+
+def test_launcher_that_dies_while_a_handler_takes_in_the_end_of_its_command_harms_nobody(lab, background, monkeypatch):
+    taken, dead = threading.Event(), threading.Event()
+    outcome_of, end = lab.executor._outcome_of, end_processes_of_run
+
+    def late(admitted):  # the end was told, and the handler has not looked yet
+        lab.executor._launcher.kill()
+        assert dead.wait(10)
+        try:
+            return outcome_of(admitted)
+        finally:
+            taken.set()
+
+    def end_processes(token):
+        dead.set()
+        assert taken.wait(10)
+        return end(token)
+
+    monkeypatch.setattr(lab.executor, "_outcome_of", late)
+    monkeypatch.setattr(local, "end_processes_of_run", end_processes)
+    background(lambda: lab.claim().process(["true"])).join()
+    monkeypatch.undo()
+    assert background(lambda: lab.claim("b").process(["true"])).join().error is None, "somebody still supervises"
 
 
 def test_launcher_that_dies_again_and_again_is_an_error_of_storage_not_of_the_sample(lab):
