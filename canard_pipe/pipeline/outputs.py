@@ -112,7 +112,7 @@ def published(database: Database) -> list[Output]:
     return [Output(*row) for row in database.query("published_outputs")]
 
 
-def of_task(database: Database, task_seq: int) -> list[Output]:
+def of_task(database: Tasks, task_seq: int) -> list[Output]:
     """Return what a task has published, by target."""
     return [Output(*row) for row in database.query("outputs_of_task", task_seq=task_seq)]
 
