@@ -42,14 +42,11 @@ def reference(params: Any, ctx: Any) -> Path:
 def call_variants(sample: Any, ctx: Any) -> Path:
     """Take one sample from its reads to its variants, and publish them under results/SAMPLE/."""
     name, genome = sample.key, ctx.result_of(reference)
-    if len(sample.rows) == 1:
-        bam = ctx.step("align", align, sample.rows[0], name, name, genome, ctx)
-    else:
-        lanes = [
-            ctx.step(f"align-{number}", align, row, f"{name}.{number}", name, genome, ctx)
-            for number, row in enumerate(sample.rows, start=1)
-        ]
-        bam = ctx.step("merge-lanes", merge_lanes, lanes, name, ctx)
+    # An item for each lane: the row and the name of its read group.
+    several = len(sample.rows) > 1
+    given = [(row, f"{name}.{number}" if several else name) for number, row in enumerate(sample.rows, start=1)]
+    lanes = ctx.map("align", align, given, key=lambda lane: lane[1])
+    bam = lanes[0] if len(lanes) == 1 else ctx.step("merge-lanes", merge_lanes, lanes, name, ctx)
     bai = ctx.step("index", index_alignment, bam, ctx)
     flagstat = ctx.step("flagstat", count_flags, bam, name, ctx)
     vcf = ctx.step("call", call, bam, name, genome, ctx)
@@ -88,12 +85,14 @@ def index_reference(fasta: Path, ctx: Any) -> Path:
     return out / "genome.fa"
 
 
-def align(row: Row, lane: str, sample: str, genome: Path, ctx: Any) -> Path:
-    """Align the reads of one lane and sort them by position."""
+def align(given: tuple[Row, str], ctx: Any) -> Path:
+    """Align the reads of one lane and sort them by position; lanes are aligned side by side, as cpus allow."""
+    row, lane = given
+    genome = ctx.result_of(reference)
     out = ctx.pipe(
         # -K: without it the batches grow with the threads, and the alignments change with them. bwa itself turns
         # the \t of the read group into tabs. SM is the name of the sample in the VCF.
-        ["bwa", "mem", "-t", "2", "-K", "10000000", "-R", rf"@RG\tID:{lane}\tSM:{sample}\tPL:ILLUMINA",
+        ["bwa", "mem", "-t", "2", "-K", "10000000", "-R", rf"@RG\tID:{lane}\tSM:{row.sample}\tPL:ILLUMINA",
          genome, *row.reads],
         ["samtools", "sort", "-o", f"{lane}.bam", "-"],
         outputs=[f"{lane}.bam"],

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import importlib.util
 import json
+import random
 import runpy
 import subprocess
 from pathlib import Path
@@ -138,3 +139,41 @@ def test_germline_takes_one_sample_with_two_lanes(tmp_path):
     assert sites(vcf) == sites(tmp_path / "results" / "cohort" / "merged.vcf.gz")
     header = gzip.decompress(vcf.read_bytes()).decode().partition("#CHROM")[2].splitlines()[0]
     assert header.endswith("FORMAT\ttwin, 1")
+
+
+def made_lanes(folder: Path, lanes: dict[str, list[int]]) -> Path:
+    """Write a genome and, for each sample, lanes of so many reads from it; return the sheet."""
+    rng = random.Random(20261201)
+    genome = "".join(rng.choice("ACGT") for _ in range(3000))
+    (folder / "genome.fa").write_text(f">made\n{genome}\n")
+    rows = []
+    for sample, counts in lanes.items():
+        for lane, count in enumerate(counts, start=1):
+            (folder / f"{sample}{lane}").mkdir()
+            file = folder / f"{sample}{lane}" / "reads.fastq.gz"  # the same name in each folder, as sequencers do
+            starts = [rng.randrange(2900) for _ in range(count)]
+            text = "".join(f"@r{n}\n{genome[at:at + 100]}\n+\n{'I' * 100}\n" for n, at in enumerate(starts))
+            file.write_bytes(gzip.compress(text.encode(), mtime=0))
+            rows.append((sample, file))
+    return write_sheet(folder / "samples.csv", rows)
+
+
+def test_germline_aligns_every_lane_by_itself_and_leaves_none_out(tmp_path):
+    """Lanes of one base name are told apart; a lane left out would be silent: counted (PIPELINES 1, step 3)."""
+    for tool in ("bwa", "samtools", "bcftools"):
+        require_tool(tool)
+    sheet = made_lanes(tmp_path, {"A": [200, 100, 50], "B": [80]})
+    ended = canard(tmp_path, "run", str(GERMLINE), str(sheet), "--param", f"reference={tmp_path / 'genome.fa'}")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    for sample, total in (("A", 350), ("B", 80)):
+        flagstat = json.loads((tmp_path / "results" / sample / f"{sample}.flagstat.json").read_text())
+        assert flagstat["QC-passed reads"]["primary"] == total
+    header = subprocess.run(
+        ["samtools", "view", "-H", tmp_path / "results" / "A" / "A.bam"], capture_output=True, text=True, check=True
+    ).stdout
+    groups = [line.split("\t")[1:3] for line in header.splitlines() if line.startswith("@RG")]
+    assert groups == [[f"ID:A.{lane}", "SM:A"] for lane in (1, 2, 3)]
+    status = json.loads(canard(tmp_path, "status", "--json").stdout)
+    assert {row["sample"]: [item["item"] for item in row["items"]] for row in status if row["kind"] == "sample"} == {
+        "A": ["A.1", "A.2", "A.3"], "B": ["B"],
+    }

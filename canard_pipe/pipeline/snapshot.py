@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from canard_pipe.engine.mapping import path_of, root_of
 from canard_pipe.pipeline.cohorts import SampleState
 
 
@@ -24,7 +25,7 @@ def snapshot(
     finished: bool,
 ) -> dict[str, Any]:
     """Return the state as a JSON object; ``running`` describes the commands that run now."""
-    steps = {command["task_id"]: command["step"] for command in running}
+    steps = {root_of(command["task_id"]): path_of(command["task_id"]) or command["step"] for command in running}
     keys = {row.task_id: row.key for row in states}
     return {
         "written_at": datetime.datetime.fromtimestamp(now_us / 1e6, datetime.UTC).isoformat(),
@@ -44,7 +45,10 @@ def snapshot(
             }
             for row in states
         ],
-        "running": [command | {"sample": keys.get(command["task_id"])} for command in running],
+        "running": [
+            command | {"sample": keys.get(root_of(command["task_id"])), "item": path_of(command["task_id"]) or None}
+            for command in running
+        ],
         "finished": finished,
     }
 

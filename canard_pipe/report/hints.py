@@ -24,6 +24,7 @@ _BY_KIND = {
     "kills_the_run": "run after run died while it ran, and nothing was saved: see its function, then retry it alone",
     "bad_input": "an input file is missing, cut or damaged: put it right under the same name, then retry",
     "budget": "the step asks for more cpus or memory than this run has: see --cpus and --memory",
+    "items": "mend what the items failed of; a retry runs only those again, one alone with --item ITEM",
     "output": "the command said that all is well, but what it had to write is not: see its stderr",
     "oom": "it needs more memory: raise memory= in the pipeline; Escalate gives a retry more",
 }

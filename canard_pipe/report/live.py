@@ -170,7 +170,7 @@ def _running_table(running: Sequence[dict[str, Any]], now_us: int) -> Table:
         started = parse_instant(item.get("started_at"))
         table.add_row(
             Text(visible(str(item.get("sample") or ""))),
-            Text(visible(str(item.get("step") or ""))),
+            Text(visible(" ".join(str(item[name]) for name in ("item", "step") if item.get(name)))),
             _since(item, started, now_us),
             "" if item.get("memory_bytes") is None else memory(item["memory_bytes"]),
             Text(_job(item) + first_line(str(item.get("command") or "")), style="dim"),
@@ -205,4 +205,4 @@ def _finished(counts: dict[str, int]) -> int:
 
 def _name(kind: str, sample: str) -> str:
     name = visible(sample)
-    return name if kind == "sample" or name == kind else f"{name} ({kind})"
+    return name if kind in ("sample", "item", name) else f"{name} ({kind})"

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from canard_pipe.engine.mapping import root_of
 from canard_pipe.errors import InputError
 from canard_pipe.execution.folders import attempts, safe_name
 from canard_pipe.pipeline.access import View
+from canard_pipe.report.items import ItemRow
 from canard_pipe.report.rows import PlanRow, find_row
 
 LOGS = ("stdout.log", "stderr.log")
@@ -37,22 +39,36 @@ def latest_tries(
     run, row = find_row(view, name)
     jobs = [] if row.seq is None else view.query("report_jobs", seq=row.seq)
     places = {(view.root / job[6]).parent: str(job[1]) for job in jobs}
+    of_items: dict[Path, ItemRow] = {}
+    for each in row.items:
+        for job in view.query("report_jobs", seq=each.seq):
+            place = (view.root / job[6]).parent
+            places[place], of_items[place] = f"{each.path} {job[1]}".rstrip(), each
     live = view.source == "live"
     for item in (view.snapshot or {}).get("running") or [] if live else []:
-        if item.get("task_id") == row.task_id and item.get("folder"):
-            places[(view.root / str(item["folder"])).parent] = str(item.get("step") or "")
+        if item.get("folder") and root_of(str(item.get("task_id"))) == row.task_id:
+            place = (view.root / str(item["folder"])).parent
+            places[place] = f"{item.get('item') or ''} {item.get('step') or ''}".strip()
+            of_items.update((place, each) for each in row.items if each.task_id == item["task_id"])
     if run is not None and row.folder:
         again = "" if row.generation == 1 else f"generation-{row.generation}"
         for place in _on_disk(run.folder("work") / safe_name(run.pipeline) / again / row.folder):
             places.setdefault(place, place.name)
     if step is not None:
-        chosen = {place: of for place, of in places.items() if step in (of, place.name)}
+        chosen = {
+            place: of for place, of in places.items()
+            if step in (of, place.name) or (place in of_items and _means(step, of_items[place]))
+        }
         if not chosen and not may_come:
             known = ", ".join(dict.fromkeys(places.values())) or "none"
             raise InputError(f"{name} has no command in a step {step!r}; steps with commands: {known}")
         places = chosen
     tries = [found_tries[-1].folder for place in places if (found_tries := attempts(place))]
     return row, sorted(tries, key=_begun)
+
+
+def _means(step: str, item: ItemRow) -> bool:
+    return step in (item.map, item.key, item.path) or item.path.startswith(f"{step}/")
 
 
 def whole(folders: Sequence[Path]) -> Iterator[Piece]:

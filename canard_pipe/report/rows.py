@@ -5,13 +5,15 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from canard_pipe.engine.mapping import root_of
 from canard_pipe.engine.values import Codec
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline.access import View
+from canard_pipe.report.items import ItemRow, read_items
 from canard_pipe.report.wording import instant_text, urgency
 
 EVERY = 2**31 - 1
@@ -48,6 +50,7 @@ class PlanRow:
     steps: tuple[str, ...] = ()
     now: str | None = None
     now_state: str | None = None
+    items: tuple[ItemRow, ...] = ()
 
     @property
     def label(self) -> str:
@@ -58,6 +61,14 @@ class PlanRow:
     def lost(self) -> bool:
         """Whether the plan names a task that is not in the database (BUGS 3)."""
         return self.task_id is not None and self.seq is None
+
+    def of_item(self, item: ItemRow) -> PlanRow:
+        """Return an item of this row as a row of its own, named by its path."""
+        return replace(
+            self, kind="sample", sample=item.path, state=item.state, attempt=item.attempt, failures=item.failures,
+            max_failures=item.max_failures, error=item.error, task_id=item.task_id, seq=item.seq, steps=(), now=None,
+            now_state=None, available_us=item.available_us, items=(),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the row for machines. ``sample`` is the ID as typed; null for once and cohort functions."""
@@ -75,6 +86,7 @@ class PlanRow:
             "changed_because": self.changed_because,
             "steps": list(self.steps),
             "now": self.now,
+            "items": [item.as_json() for item in self.items],
             "line": self.line,
             "task_id": self.task_id,
             "updated_at": instant_text(self.updated_us),
@@ -159,6 +171,7 @@ def read_rows(
     for seq, name, *_ in view.query("report_steps", seqs=seqs):
         steps.setdefault(seq, []).append(name)
     last = {row[0]: row for row in view.query("report_last_jobs", seqs=seqs)}
+    items = read_items(view, [row[13] for row in found if row[13] is not None])
     running = running_steps(view.snapshot, "task_id") if view.source == "live" else {}
     rows = []
     for row in found:
@@ -170,14 +183,18 @@ def read_rows(
             now_state = row[3]
         elif job is not None and job[2] in UNFINISHED and job[1] not in saved and row[3] in ("failed", "waiting"):
             now, now_state = job[1], job[2]
-        rows.append(PlanRow(*(*row, saved, now, now_state)))
+        rows.append(PlanRow(*(*row, saved, now, now_state, items.get(row[13], ()))))
     return rows
 
 
 def running_steps(snapshot: dict[str, Any] | None, by: str) -> dict[str, str]:
     """Return the step that each running row is in, as far as the snapshot knows, ``by`` task_id or sample."""
     running = (snapshot or {}).get("running") or []
-    return {str(item[by]): str(item["step"]) for item in running if item.get(by) and item.get("step")}
+    found = {str(item[by]): str(item["step"]) for item in running if item.get(by) and item.get("step")}
+    for item in running:  # a sample is in the step that maps, while its items run
+        if item.get("item") and item.get(by):
+            found[root_of(str(item[by]))] = str(item["item"]).partition("/")[0]
+    return found
 
 
 def read_status(

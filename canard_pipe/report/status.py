@@ -9,6 +9,7 @@ from rich.text import Text
 
 from canard_pipe.pipeline.access import View
 from canard_pipe.report.commands import typed
+from canard_pipe.report.items import by_map, progress
 from canard_pipe.report.rows import PlanRow, Status
 from canard_pipe.report.wording import (
     counted,
@@ -120,8 +121,10 @@ def _step_columns(rows: Sequence[PlanRow]) -> list[str]:
         if row.kind == "sample":
             found.update(dict.fromkeys(row.steps))
     for row in rows:  # a step that nobody has saved yet comes last
-        if row.kind == "sample" and row.now is not None:
-            found.setdefault(row.now, None)
+        if row.kind == "sample":
+            found.update(dict.fromkeys(name for name in by_map(row.items) if name not in found))
+            if row.now is not None:
+                found.setdefault(row.now, None)
     return list(found) if len(found) <= MOST_STEP_COLUMNS else []
 
 
@@ -129,10 +132,15 @@ def _cell(row: PlanRow, step: str) -> Text:
     word = "ok" if step in row.steps else (row.now_state or "") if step == row.now else ""
     if row.kind != "sample":
         word = ""
+    items = by_map(row.items).get(step, [])
+    if items and word != "ok" and row.kind == "sample":
+        bad = any(item.state in ("failed", "cancelled") for item in items)
+        return Text(progress(items), style=_STEP_STYLES["failed" if bad else "running"])
     return Text(word, style=_STEP_STYLES.get(word, ""))
 
 
 def _progress(row: PlanRow) -> str:
     saved = counted(len(row.steps), "step") if row.steps else ""
     now = f"{row.now_state or 'in'} {visible(row.now)}" if row.now else ""
-    return ", ".join(part for part in (saved, now) if part)
+    maps = [f"{visible(name)} {progress(items)}" for name, items in by_map(row.items).items() if name not in row.steps]
+    return ", ".join(part for part in (saved, now, *maps) if part)

@@ -12,6 +12,7 @@ from canard_pipe.execution.folders import last_lines
 from canard_pipe.pipeline.access import View
 from canard_pipe.report.commands import typed
 from canard_pipe.report.hints import hint
+from canard_pipe.report.items import by_map, in_words, telling
 from canard_pipe.report.rows import AT_WORK, PlanRow, RunRow, find_row
 from canard_pipe.report.wording import (
     counted,
@@ -29,6 +30,7 @@ from canard_pipe.report.wording import (
 STDERR_LINES = 15
 MADE = ("done", "skipped", "changed", "retired")  # an earlier failure is history, not the cause of these
 MOST_HISTORY = 12
+MOST_ITEMS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class Explanation:
     failed_try: Try | None
     failure: Attempt | None
     root: Path
+    items: tuple[Explanation, ...] = ()
 
     @property
     def cause(self) -> dict[str, Any]:
@@ -106,6 +109,10 @@ class Explanation:
 def explain(view: View, name: str, *, stderr_lines: int = STDERR_LINES) -> Explanation:
     """Gather what is known of the row called ``name``. Raises InputError if there is none."""
     run, row = find_row(view, name)
+    return _explained(view, run, row, stderr_lines)
+
+
+def _explained(view: View, run: RunRow | None, row: PlanRow, stderr_lines: int) -> Explanation:
     if row.seq is None:
         attempts, tries, outputs = [], [], []
     else:
@@ -133,6 +140,7 @@ def explain(view: View, name: str, *, stderr_lines: int = STDERR_LINES) -> Expla
         failed_try,
         failure,
         view.root,
+        tuple(_explained(view, run, row.of_item(item), stderr_lines) for item in telling(row.items, MOST_ITEMS)),
     )
 
 
@@ -148,10 +156,29 @@ def why_lines(found: Explanation, now_us: int, state_option: str = "") -> list[s
         lines += ["", *_running_lines(found.running, now_us)]
     if found.failure is not None and row.state not in MADE:
         lines += ["", *_failure_lines(found)]
+    lines += _items_lines(found, now_us)
     if found.outputs and row.state in ("done", "changed", "retired"):
         lines += ["", "published:", *(f"  {visible(target)}  {size(bytes_)}" for target, _, bytes_ in found.outputs)]
     if found.attempts:
         lines += ["", "attempts:", *_history_lines(found)]
+    return lines
+
+
+def _items_lines(found: Explanation, now_us: int) -> list[str]:
+    open_maps = {name: items for name, items in by_map(found.row.items).items() if name not in found.row.steps}
+    if not open_maps:
+        return []
+    lines = ["", *(in_words(name, items) for name, items in open_maps.items())]
+    for item in found.items:
+        row = item.row
+        lines += ["", f"item {visible(row.sample)} is {row.state}{_because(row)}"]
+        if item.running is not None:
+            lines += [f"  {line}" for line in _running_lines(item.running, now_us)]
+        if item.failure is not None:
+            lines += [f"  {line}" for line in _failure_lines(item)]
+    failed = sum(item.state == "failed" for item in found.row.items)
+    if failed > MOST_ITEMS:
+        lines += ["", f"{failed - MOST_ITEMS} more failed items are not told here: see canard-pipe status --json"]
     return lines
 
 
@@ -177,6 +204,10 @@ def why_json(found: Explanation, now_us: int) -> dict[str, Any]:
              "ended_at": instant_text(attempt.ended_us)}
             for attempt in found.attempts
         ],
+        "items": [
+            item.as_json() | _item_json(next((each for each in found.items if each.row.seq == item.seq), None))
+            for item in found.row.items
+        ],
         "commands": [
             {"step": each.step, "attempt": each.number, "state": each.state, "cause": each.cause,
              "exit_code": each.exit_code, "signal": each.signal, "command": each.command, "folder": str(each.folder),
@@ -184,6 +215,21 @@ def why_json(found: Explanation, now_us: int) -> dict[str, Any]:
             for each in found.tries
         ],
     }  # fmt: skip
+
+
+def _item_json(found: Explanation | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    failed = found.failed_try
+    return {
+        "cause": found.cause or None,
+        "command": failed.command if failed else None,
+        "exit_code": failed.exit_code if failed else found.cause.get("exit_code"),
+        "signal": failed.signal if failed else found.cause.get("signal"),
+        "folder": str(failed.folder) if failed else found.cause.get("folder"),
+        "stderr": list(found.stderr),
+        "running": found.running,
+    }
 
 
 def _because(row: PlanRow) -> str:
