@@ -150,7 +150,7 @@ def lane(given, ctx):
     return ctx.step("second", run, first.read_text().strip() + str(len(parts)), ctx)
 
 def run(text, ctx):
-    return ctx.shell('echo "$PWD" >> {log}; sleep 0.2; echo {text} > out', log=HERE / "starts.txt", text=text,
+    return ctx.shell('echo "$PWD" >> {log}; sleep 0.2; echo {word} > out', log=HERE / "starts.txt", word=text,
                      outputs=["out"]) / "out"
 """
 
