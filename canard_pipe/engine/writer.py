@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 Row = dict[str, Any]
 # What changes neither which tasks can be claimed nor their order.
 _IN_PLACE = frozenset(["save_checkpoints", "renew_leases", "complete_tasks"])
+RIDE_SECONDS = 0.25  # how long rows that only inform may wait, so that many are written by one statement
+GATHER_SECONDS = 0.001  # how long a leader waits at most for those that have just been served: a part of a transaction
 FIRST_DELAY_SECONDS, LONGEST_DELAY_SECONDS = 0.01, 0.5
 
 
@@ -87,6 +89,9 @@ class Writer:
         self._waiting: list[Write] = []
         self._leader: Write | None = None  # the first write of the call that commits, or has been told to
         self._riders: list[tuple[str, Row]] = []
+        self._riding_since = 0.0
+        self._expected = 0  # how many writes are likely to come soon, since as many have just been served
+        self._gathered = threading.Event()
         self._turn = threading.Lock()  # whoever has it may begin a transaction
         self._committing = False  # whether the present transaction has got as far as its commit
         self.order = 0  # grows whenever a transaction may have changed what can be claimed, or in which order
@@ -105,6 +110,8 @@ class Writer:
         try:
             with self._mutex:
                 self._waiting.extend(writes)
+                if len(self._waiting) >= self._expected:
+                    self._gathered.set()
                 if self._leader is None:
                     self._leader = first
             while not first.done:
@@ -122,8 +129,13 @@ class Writer:
             self._pass_on(first)
 
     def ride(self, statement: str, row: Row) -> None:
-        """Let ``row`` join the next transaction. It only informs: a crash before that loses it."""
+        """Let ``row`` join a transaction soon: the next one that is not just a step, or one after RIDE_SECONDS.
+
+        It only informs: a crash before that loses it.
+        """
         with self._mutex:
+            if not self._riders:
+                self._riding_since = self._clock.monotonic()
             self._riders.append((statement, row))
 
     def flush(self) -> None:
@@ -162,9 +174,21 @@ class Writer:
     def _lead(self, first: Write) -> None:
         while not first.done:
             with self._turn:
+                self._gather()
                 with self._mutex:
                     batch, self._waiting = self._waiting, []
                 self._commit(batch)
+
+    def _gather(self) -> None:
+        """Wait a moment for the threads that were served together last: those that only compute come back at once.
+
+        Otherwise they and those that came meanwhile would take turns, half as many in each transaction.
+        """
+        with self._mutex:
+            if self._expected < 2 or len(self._waiting) >= self._expected:
+                return
+            self._gathered.clear()
+        self._gathered.wait(GATHER_SECONDS)
 
     def _pass_on(self, first: Write) -> None:
         if self._leader is not first:
@@ -175,8 +199,7 @@ class Writer:
                 self._leader.settled.set()
 
     def _commit(self, batch: list[Write]) -> None:
-        with self._mutex:
-            riders, self._riders = self._riders, []
+        riders = self._boarding(batch)
         if not batch and not riders:
             return
         self._committing = False
@@ -187,10 +210,20 @@ class Writer:
             raise
         finally:
             settled = [write for write in batch if write.decided]
+            with self._mutex:
+                self._expected = len(batch) + len(self._waiting)
             for write in settled:
                 write.done = True
             for write in settled:
                 write.settled.set()
+
+    def _boarding(self, batch: list[Write]) -> list[tuple[str, Row]]:
+        with self._mutex:
+            may_wait = batch and all(write.transition in _IN_PLACE for write in batch)
+            if may_wait and self._clock.monotonic() < self._riding_since + RIDE_SECONDS:
+                return []
+            riders, self._riders = self._riders, []
+            return riders
 
     def _together(self, batch: list[Write], riders: list[tuple[str, Row]]) -> None:
         try:

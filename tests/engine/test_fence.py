@@ -55,7 +55,7 @@ class Side:
 
 def retry(side: Side) -> object:
     def act() -> None:
-        ((id, seq, version),) = side.db.store.run("task_versions", ids=json.dumps(["t"]))
+        ((id, seq, version, _),) = side.db.store.run("task_versions", ids=json.dumps(["t"]))
         assert id == "t"
         rows = [{"seq": seq, "version": version, "input": None}]
         side.db.store.run("retry_tasks", rows=rows, now_us=side.clock.now_us())

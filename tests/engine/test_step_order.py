@@ -130,7 +130,7 @@ def test_after_a_retry_from_a_step_the_new_order_holds(db):
     after(db, "a", "b").fail("the order has changed", fatal=True)
     with db.store.transaction():
         db.store.run("archive_from_step", rows=[{"seq": 1, "from_step": "b"}], now_us=db.clock.now_us())
-        ((_, seq, version),) = db.store.run("task_versions", ids=json.dumps(["t"]))
+        ((_, seq, version, _),) = db.store.run("task_versions", ids=json.dumps(["t"]))
         db.store.run("retry_tasks", rows=[{"seq": seq, "version": version, "input": None}],
                      now_us=db.clock.now_us())
     claim = claimed(db)

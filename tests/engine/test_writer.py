@@ -8,7 +8,9 @@ from functools import partial
 
 import pytest
 
+from canard_pipe.engine import writer
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.writer import RIDE_SECONDS
 from canard_pipe.errors import LeaseLost, StorageError
 from tests.conftest import wait_until
 from tests.engine.conftest import row, start, steps
@@ -91,35 +93,88 @@ def test_a_write_that_the_database_refuses_fails_alone(db, bad):
     assert db.store.sql("SELECT * FROM canard_absurd.waits")[1] == []
 
 
-def test_a_rider_that_the_database_refuses_harms_nobody(db):
+def test_a_rider_that_the_database_refuses_harms_nobody(db, clock):
     """Rows that only inform may be lost, and poison nothing."""
     a, b = start(db, "a"), start(db, "b")
     a.ride("record_waits", {"seq": 1, "kind": None, "key": None})
+    clock.advance(RIDE_SECONDS)
     threads = Threads()
     together(db, threads, a=save(a), b=save(b))
     assert threads.join() == {"a": "a", "b": "b"}
     a.ride("no_such_statement", {})
+    b.fail("trouble")
     a.complete()
     db.writer.flush()
 
 
-def test_riders_are_written_with_the_next_transaction_and_by_closing(db, faults):
+def waits(db) -> int:
+    return len(db.store.sql("SELECT * FROM canard_absurd.waits")[1])
+
+
+def ride(claim, key: str = "e") -> None:
+    claim.ride("record_waits", {"seq": 1, "kind": "event", "key": key})
+
+
+def test_riders_wait_for_each_other_while_all_goes_well(db, clock, faults):
+    """One statement for the rows of many steps; at the latest after RIDE_SECONDS."""
     claim = start(db)
-    claim.ride("record_waits", {"seq": 1, "kind": "event", "key": "e"})
-    assert db.store.sql("SELECT * FROM canard_absurd.waits")[1] == []
+    ride(claim)
+    claim.heartbeat()
+    assert waits(db) == 0
+    clock.advance(RIDE_SECONDS * 0.9)
+    ride(claim, "f")
+    claim.step("a", lambda: 1)
+    assert waits(db) == 0
+    clock.advance(RIDE_SECONDS * 0.1)
     faults.names.clear()
     claim.heartbeat()
-    assert len(db.store.sql("SELECT * FROM canard_absurd.waits")[1]) == 1
+    assert waits(db) == 2
     assert faults.names.count("commit") == 1
+    assert faults.names.count("record_waits") == 1
 
 
-def test_riders_go_along_although_the_write_is_refused(db):
+def test_riders_go_along_at_once_with_trouble_and_by_closing(db):
+    """So that what tells of a failure is there when the failure is."""
     claim = start(db)
-    claim.ride("record_waits", {"seq": 1, "kind": "event", "key": "e"})
+    ride(claim)
+    claim.fail("trouble")
+    assert waits(db) == 1
+    ride(claim, "f")
+    db.writer.flush()
+    assert waits(db) == 2
+
+
+def test_riders_go_along_although_the_write_is_refused(db, clock):
+    claim = start(db)
+    ride(claim)
+    clock.advance(RIDE_SECONDS)
     db.cancel("t")
     with pytest.raises(LeaseLost):
         claim.heartbeat()
-    assert len(db.store.sql("SELECT * FROM canard_absurd.waits")[1]) == 1
+    assert waits(db) == 1
+
+
+def test_those_that_were_served_together_are_waited_for(db, faults, monkeypatch):
+    """Else they and those that came meanwhile take turns, half as many in each transaction."""
+    monkeypatch.setattr(writer, "GATHER_SECONDS", 60.0)  # so that only their coming ends the wait
+    claims = [start(db, id) for id in "abcd"]
+    threads = Threads()
+    together(db, threads, **{claim.id: save(claim) for claim in claims})
+    threads.join()
+    faults.names.clear()
+    again = Threads()
+    for claim in claims:
+        again.call(claim.id, partial(claim.step, "more", lambda id=claim.id: id))
+    assert again.join() == {id: id for id in "abcd"}
+    assert faults.names.count("commit") == 1
+
+
+def test_nobody_waits_for_long_for_those_that_do_not_come(db, faults):
+    claims = [start(db, id) for id in "abcd"]
+    threads = Threads()
+    together(db, threads, **{claim.id: save(claim) for claim in claims})
+    threads.join()
+    assert claims[0].step("more", lambda: 1) == 1
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
