@@ -25,7 +25,7 @@ from canard_pipe.execution.retry import Given, Tries, tries_of
 Argument = str | int | float | PurePath
 OWN_FILES = frozenset({
     "command.sh", "stdout.log", "stderr.log", "status.json", "status.json.new", "tmp",
-    "job.json", "slurm.sh", "slurm.log", "started", "revoked",
+    "job.json", "slurm.sh", "slurm-array.sh", "slurm.log", "started", "revoked",
 })  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, Protocol
 
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.record import Identity, Record
-from canard_pipe.execution.resources import Request
+from canard_pipe.execution.resources import Most, Request
 
 
 class Leaseholder(Protocol):
@@ -122,8 +122,8 @@ class Executor(Protocol):
     def suspends(self) -> bool: ...
 
     @property
-    def most_memory_bytes(self) -> int | None:
-        """The most memory that one command can get; None if that is not known."""
+    def most(self) -> Most:
+        """The most that one command can get."""
 
     def of(self, command: Command) -> Executor:
         """Return the executor that runs ``command``: this one, or the local one where the command asks for it."""

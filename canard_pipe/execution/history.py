@@ -9,28 +9,32 @@ from canard_pipe.execution import causes
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.folders import Attempt
 from canard_pipe.execution.record import Record
-from canard_pipe.execution.resources import Request
+from canard_pipe.execution.resources import Most, Request
 from canard_pipe.execution.retry import Again, Failed, Tries, decide
 
 Tried = Sequence[tuple[Attempt, Record | None]]
 _OUTCOMES = ("itself", "timeout", "memory", "scheduler")  # the others say nothing of the command
 
 
-def request(command: Command, tried: Tried, most_memory_bytes: int | None) -> Request:
+def request(command: Command, tried: Tried, most: Most) -> Request:
     """Return what to ask for after these tries: more after a lack of memory, but no more than there is."""
     grown = command.request(sum(1 for _, record in tried if record and record.oom))
     first = command.request().memory_bytes
-    if most_memory_bytes is None or first > most_memory_bytes:  # then the executor says what is wrong
+    if most.memory_bytes is None or first > most.memory_bytes:  # then the executor says what is wrong
         return grown
-    return replace(grown, memory_bytes=min(grown.memory_bytes, most_memory_bytes))
+    return replace(grown, memory_bytes=min(grown.memory_bytes, most.memory_bytes))
 
 
-def seconds(command: Command, tried: Tried) -> float | None:
-    """Return after how many seconds the try after these is ended: more after timeouts."""
-    return command.seconds(sum(1 for _, record in tried if record and record.ended_by == "timeout"))
+def seconds(command: Command, tried: Tried, most: Most) -> float | None:
+    """Return after how many seconds the try after these is ended: more after timeouts, but no more than there is."""
+    grown = command.seconds(sum(1 for _, record in tried if record and record.ended_by == "timeout"))
+    first = command.seconds()
+    if grown is None or first is None or most.seconds is None or first > most.seconds:
+        return grown
+    return min(grown, most.seconds)
 
 
-def again(command: Command, tried: Tried, word: str, tries: Tries, most_memory_bytes: int | None) -> Again:
+def again(command: Command, tried: Tried, word: str, tries: Tries, most: Most) -> Again:
     """Say whether another try follows the last of ``tried``, which has failed for the cause ``word``.
 
     ``tries`` is what the pipeline declares; the command's own come first.
@@ -42,8 +46,8 @@ def again(command: Command, tried: Tried, word: str, tries: Tries, most_memory_b
         for place, earlier in before
         if earlier is not None and earlier.ended_by in _OUTCOMES and place.number != attempt.number
     ]
-    memory = [request(command, some, most_memory_bytes).memory_bytes for some in (before, tried)]
-    time = [seconds(command, some) or 0.0 for some in (before, tried)]
+    memory = [request(command, some, most).memory_bytes for some in (before, tried)]
+    time = [seconds(command, some, most) or 0.0 for some in (before, tried)]
     grows = (word == causes.OOM and memory[1] > memory[0]) or (word == causes.TIMEOUT and time[1] > time[0])
     return decide(
         [*failed, Failed(word, record.exit_code)], command.tries.before(tries),

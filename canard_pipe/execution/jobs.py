@@ -57,6 +57,7 @@ class LiveJob:
     started_us: int | None
     task_id: str | None
     reason: str | None
+    array_index: int | None
     unwanted: bool
 
 

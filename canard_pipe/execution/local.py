@@ -21,7 +21,7 @@ from canard_pipe.execution.command import Command
 from canard_pipe.execution.executor import Job, Leaseholder, RunningCommand
 from canard_pipe.execution.heartbeats import Heartbeats, Renew, renew_in_their_databases
 from canard_pipe.execution.record import Record
-from canard_pipe.execution.resources import Budget, Request, Ticket
+from canard_pipe.execution.resources import Budget, Most, Request, Ticket
 
 log = logging.getLogger(__name__)
 LOST, STOP = "lost", "stop"
@@ -160,9 +160,9 @@ class LocalExecutor:
                     self._admitted.discard(admitted)
 
     @property
-    def most_memory_bytes(self) -> int:
+    def most(self) -> Most:
         """See :class:`Executor`."""
-        return self.budget.whole.memory_bytes
+        return Most(self.budget.whole.memory_bytes)
 
     def stop_jobs(self) -> None:
         """See Executor: there is no scheduler."""

@@ -86,7 +86,7 @@ class CommandRun:
             last = tried[-1][0].number if tried else 0
             for _ in range(TRIES_AFTER_INTERRUPTION):
                 attempt = folders.new(self._place, last)
-                record = self._try(slot, attempt, request, history.seconds(self._command, tried))
+                record = self._try(slot, attempt, request, history.seconds(self._command, tried, self._executor.most))
                 if record.ended_by != "interrupted":
                     return Brought(self._settle(attempt, record, tried, None), False, self._context.attempt)
                 self._note(self._job(attempt, record, tried), record, "interrupted", "launcher died", None)
@@ -188,7 +188,7 @@ class CommandRun:
         if error is not None:
             error.again = history.again(
                 self._command, [*before, (attempt, record)], error.cause, self._context.tries,
-                self._executor.most_memory_bytes,
+                self._executor.most,
             )
             raise error
         return attempt.folder
@@ -205,11 +205,11 @@ class CommandRun:
     def _job(self, attempt: Attempt, record: Record, before: Tried) -> Job:
         return Job(
             record.token, record.digest, self._identity, self._command, attempt.number, attempt.folder, {},
-            history.seconds(self._command, before), self._request(before),
+            history.seconds(self._command, before, self._executor.most), self._request(before),
         )
 
     def _request(self, tried: Tried) -> Request:
-        return history.request(self._command, tried, self._executor.most_memory_bytes)
+        return history.request(self._command, tried, self._executor.most)
 
     def _note(self, job: Job, record: Record, state: str, cause: str | None, row: Known | None) -> None:
         """Let the end of this try join the next transaction: as a row of its own, or in that which it has."""

@@ -157,6 +157,14 @@ class Request:
         return needs | {f"limit {name}": amount for name, amount in self.limits.items()}
 
 
+@dataclass(frozen=True, slots=True)
+class Most:
+    """The most memory and time that one command can get; None: as much as it likes, or not known."""
+
+    memory_bytes: int | None = None
+    seconds: float | None = None
+
+
 class Ticket:
     """A place in the queue of a budget. Waiting, then granted; or withdrawn by another thread."""
 

@@ -21,7 +21,7 @@ from canard_pipe.execution.executor import Job, Leaseholder, RunningCommand
 from canard_pipe.execution.jobs import CANCELLED, ENDED, INTERRUPTED, RUNNING, WAITING
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.record import Record
-from canard_pipe.execution.resources import Request
+from canard_pipe.execution.resources import Most, Request
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
@@ -106,9 +106,9 @@ class SuspendingLocal:
         yield _Slot(self, claim)
 
     @property
-    def most_memory_bytes(self) -> int:
+    def most(self) -> Most:
         """See :class:`Executor`."""
-        return self._local.most_memory_bytes
+        return self._local.most
 
     def running(self) -> list[RunningCommand]:
         """Return what waits and runs now."""

@@ -18,7 +18,7 @@ from canard_pipe.execution.command import Command
 from canard_pipe.execution.context import contexts
 from canard_pipe.execution.executor import Leaseholder, RunningCommand, Slot
 from canard_pipe.execution.local import LocalExecutor
-from canard_pipe.execution.resources import Budget, Request, machine_cpus, machine_memory, parse_memory
+from canard_pipe.execution.resources import Budget, Most, Request, machine_cpus, machine_memory, parse_memory
 
 
 class CommandDatabase(Database):
@@ -72,9 +72,9 @@ class LazyExecutor:
         return started.admit(claim, command, request, step)
 
     @property
-    def most_memory_bytes(self) -> int:
+    def most(self) -> Most:
         """See Executor."""
-        return self.budget.whole.memory_bytes
+        return Most(self.budget.whole.memory_bytes)
 
     def running(self) -> Sequence[RunningCommand]:
         """Return what is waiting and running now."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from canard_pipe.engine.database import Database
+from canard_pipe.errors import InputError
 from canard_pipe.execution.executor import Executor
 from canard_pipe.execution.jobs import live_jobs
 from canard_pipe.execution.local import LocalExecutor
@@ -23,7 +24,8 @@ def start_executor(
 ) -> Executor:
     """Start what runs commands beside ``local``, until ``stack`` ends, and return it.
 
-    Jobs that an earlier run has left in Slurm are watched whatever the executor is now.
+    Jobs that an earlier run has left in Slurm are watched whatever the executor is now. Raises InputError where Slurm
+    is needed and its programs are not there.
     """
     executor: Executor = local
     if options.suspend_always:
@@ -31,8 +33,13 @@ def start_executor(
     if options.executor != SlurmExecutor.name and not live_jobs(database, SlurmExecutor.name):
         return executor
     settings = from_table(options.slurm)
+    client = SlurmClient(environ, cluster=settings.site.cluster)
+    missing = client.missing()
+    if missing:
+        left = "" if options.executor == SlurmExecutor.name else ", which an earlier run has left jobs in"
+        raise InputError(f"{', '.join(missing)} not found in PATH: this machine cannot use Slurm{left}")
     slurm = SlurmExecutor(
-        database, SlurmClient(environ, cluster=settings.site.cluster), settings, local=executor, environ=environ,
+        database, client, settings, local=executor, environ=environ,
         changed=changed, note=note, clock=database.clock,
     )  # fmt: skip
     stack.enter_context(slurm)

@@ -161,6 +161,18 @@ def test_a_command_may_run_beside_the_head(site):
     assert found == [("far", "slurm", "False"), ("near", "local", "True")]
 
 
+def test_an_array_runs_each_element_in_its_own_folder(site):
+    site.settings(array="true", array_window='"2s"')
+    site.write(ONE, "A", "B", "C", "D")
+    ended = site.run()
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert sorted(site.executions) == ["A", "B", "C", "D"]
+    ids = [row[0] for row in site.sql("select job_id from canard_absurd.jobs order by job_id")]
+    assert [id.partition("_")[2] for id in ids] == ["0", "1", "2", "3"]
+    assert len({id.partition("_")[0] for id in ids}) == 1
+    assert {path.read_text() for path in site.folder.glob("results/*/out")} == {"done\n"}
+
+
 @pytest.mark.slow
 def test_germline_on_the_cluster_gives_the_expected_sites(site):
     for tool in ("bwa", "samtools", "bcftools"):

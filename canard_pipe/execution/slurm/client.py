@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -64,6 +65,11 @@ class SlurmClient:
         self._monotonic = monotonic
         self._no_accounting_until = float("-inf")
 
+    def missing(self) -> list[str]:
+        """Return the programs that are needed and not in PATH."""
+        path = self._environ.get("PATH")
+        return [name for name in ("sbatch", "squeue", "scancel") if shutil.which(name, path=path) is None]
+
     def submit(self, script: Path, options: Sequence[str]) -> JobId | Refused | Doubt:
         """See Client."""
         said = self._call(["sbatch", "--parsable", *options, str(script)], self._submit_seconds)
@@ -99,7 +105,7 @@ class SlurmClient:
 
     def states(self, jobs: Sequence[SlurmJob], since_us: int) -> Answer:  # noqa: ARG002 - IDs need no bound
         """See Client. squeue knows why a job waits, and more quickly what has changed; sacct knows what has been."""
-        ids = sorted({job.job_id for job in jobs if job.job_id is not None})
+        ids = sorted({job.job_id.partition("_")[0] for job in jobs if job.job_id is not None})  # whole arrays
         found: dict[tuple[str, str], Seen] = {}
         accounting = None
         for some in _parts(ids, IDS_PER_CALL):

@@ -21,7 +21,7 @@ from canard_pipe.execution.command import Command
 from canard_pipe.execution.executor import Executor, Job, Leaseholder, RunningCommand
 from canard_pipe.execution.jobs import RUNNING, WAITING, LiveJob
 from canard_pipe.execution.record import Record
-from canard_pipe.execution.resources import Request
+from canard_pipe.execution.resources import Most, Request
 from canard_pipe.execution.slurm import Client, Limits, script
 from canard_pipe.execution.slurm.settings import SlurmSettings
 from canard_pipe.execution.slurm.submitting import Move, Submitter
@@ -65,8 +65,8 @@ class Rounds:
             self._submitter.look_up(rows)
             rows = jobs.live_jobs(self._database, SlurmExecutor.name)
             self._watcher.ask(rows)
-        self._record(self._watcher.judge(rows, asked=due))
-        self._record(self._watcher.cancel(rows, asked=due))
+        self._record(self._watcher.judge(rows, asked=due), rows)
+        self._record(self._watcher.cancel(rows, asked=due), rows)
         if due:
             quiet = not self._changed
             self._interval = (
@@ -83,9 +83,10 @@ class Rounds:
         """Whether the last round has found something new."""
         return self._changed
 
-    def _record(self, moves: Sequence[Move]) -> None:
+    def _record(self, moves: Sequence[Move], before: Sequence[LiveJob] = ()) -> None:
         jobs.move(self._database, moves)
-        self._changed = self._changed or bool(moves)
+        states = {row.token: row.state for row in before}  # another reason for waiting is nothing new
+        self._changed = self._changed or any(move["state"] != states.get(move["token"]) for move in moves)
 
 
 class _Slot:
@@ -146,9 +147,9 @@ class SlurmExecutor:
         return chosen
 
     @property
-    def most_memory_bytes(self) -> int | None:
+    def most(self) -> Most:
         """See :class:`Executor`: what the partition allows."""
-        return self._limits.memory_bytes
+        return Most(self._limits.memory_bytes, self._limits.time_seconds)
 
     @contextmanager
     def admit(self, claim: Leaseholder, command: Command, request: Request, step: str) -> Iterator[_Slot]:  # noqa: ARG002

@@ -21,7 +21,7 @@ from canard_pipe.execution.executor import Job
 from canard_pipe.execution.slurm.runner import JOB
 
 LINGER_SECONDS = 2.0
-SCRIPT, LOG = "slurm.sh", "slurm.log"
+SCRIPT, ARRAY_SCRIPT, LOG = "slurm.sh", "slurm-array.sh", "slurm.log"
 _RUNNER = Path(__file__).with_name("runner.py")
 _NAME_LENGTH, _TOKEN_LENGTH = 64, 12  # sacct does not find names of some hundred bytes
 _UNSAFE = re.compile(r"[^A-Za-z0-9._]+")
@@ -47,7 +47,6 @@ class Site:
     lines: tuple[str, ...] = ()
     python: str = field(default=sys.executable)
     requeue: bool = False
-    time_limit_seconds: float | None = None
 
 
 def job_name(task: str, step: str, token: str) -> str:
@@ -55,6 +54,11 @@ def job_name(task: str, step: str, token: str) -> str:
     what = "-".join(_UNSAFE.sub("-", part).strip("-") for part in (task, step) if part)
     room = _NAME_LENGTH - _TOKEN_LENGTH - len("cp--")
     return f"cp-{what[:room]}-{token[:_TOKEN_LENGTH]}"
+
+
+def own_name(name: str, token: str) -> str:
+    """Return the name of a job that is submitted anew or leads an array: that of its own token."""
+    return f"{name[: -_TOKEN_LENGTH]}{token[:_TOKEN_LENGTH]}"
 
 
 def write(job: Job, run_environment: Mapping[str, str], site: Site, grace_seconds: float) -> None:
@@ -70,29 +74,31 @@ def write(job: Job, run_environment: Mapping[str, str], site: Site, grace_second
     (job.folder / SCRIPT).write_text(text(site, shlex.quote(str(job.folder))), encoding="utf-8")
 
 
-def text(site: Site, folder: str) -> str:
+def text(site: Site, folder: str, before: str = "") -> str:
     """Return the batch script; ``folder`` is a word of shell that means the folder of the try."""
     program = " ".join(shlex.quote(word) for word in (site.python, "-I", "-S", "-X", "utf8", str(_RUNNER)))
     lines = ["#!/bin/bash", "# Made by canard-pipe for sbatch. command.sh runs the command by hand.", *site.lines]
-    return "\n".join([*lines, f"exec {program} {folder}", ""])
+    return "\n".join([*lines, f"{before}exec {program} {folder}", ""])
 
 
 def options(
     site: Site, *, name: str, folder: Path, cpus: float, memory_bytes: int | None, time_seconds: float | None,
-    comment: str, log: str = LOG,
+    comment: str, array: int | None = None,
 ) -> list[str]:
-    """Return the options of sbatch for one try, all but those that make its output parsable."""
-    log_file = str(folder / log).replace("%", "%%") if log == LOG else str(folder).replace("%", "%%") + f"/{log}"
+    """Return the options of sbatch for one try, or for an array of so many, but for those about its output's form."""
+    log = str(folder).replace("%", "%%") + ("/" + LOG if array is None else "/slurm-%A_%a.log")
     given = [
         f"--job-name={name}", f"--comment={comment}", f"--chdir={folder}",
-        f"--output={log_file}", f"--error={log_file}", "--open-mode=append", "--input=/dev/null",
+        f"--output={log}", f"--error={log}", "--open-mode=append", "--input=/dev/null",
         "--export=NONE", "--requeue" if site.requeue else "--no-requeue",
         "--nodes=1", "--ntasks=1", f"--cpus-per-task={max(1, math.ceil(cpus))}",
-    ]
+    ]  # fmt: skip
+    if array is not None:
+        given.append(f"--array=0-{array - 1}")
     if memory_bytes:
         given.append(f"--mem={math.ceil(memory_bytes / 1024**2)}M")
     if time_seconds is not None:
-        given.append(f"--time={minutes(time_seconds, site.time_limit_seconds)}")
+        given.append(f"--time={math.ceil(time_seconds / 60)}")
     for option in ("partition", "account", "qos", "constraint", "gres", "reservation"):
         value = getattr(site, option)
         if value:
@@ -102,19 +108,16 @@ def options(
     return [*given, *site.options]
 
 
-def minutes(seconds: float, most_seconds: float | None) -> int:
-    """Return the time to ask for in whole minutes: no less than ``seconds``, no more than the partition allows."""
-    asked = math.ceil(seconds / 60)
-    return asked if most_seconds is None else min(asked, max(1, math.floor(most_seconds / 60)))
-
-
 def comment(task_id: str, step: str) -> str:
     """Return what Slurm shows as the comment of a job."""
     said = f"canard-pipe: {task_id}" + (f", step {step}" if step else "")
     return re.sub(r"[\x00-\x1f\x7f|]", " ", said)[:200]
 
 
-def arrays(rows: Sequence[str]) -> str:
-    """Return a word of shell that means the folder of an element of an array, by its place in ``rows``."""
-    listed = " ".join(shlex.quote(row) for row in rows)
-    return f'"$(set -- {listed}; shift "$SLURM_ARRAY_TASK_ID"; printf %s "$1")"'
+def write_array(folders: Sequence[Path], site: Site) -> Path:
+    """Write the script of an array, each element of which runs the try in one of ``folders``, into the first."""
+    listed = " ".join(shlex.quote(str(folder)) for folder in folders)
+    script = folders[0] / ARRAY_SCRIPT
+    place = f"folders=({listed})\n"
+    script.write_text(text(site, '"${folders[$SLURM_ARRAY_TASK_ID]}"', before=place), encoding="utf-8")
+    return script

@@ -18,6 +18,7 @@ class SlurmSettings:
     """``max_jobs`` may be in Slurm at once, ``per_minute`` be submitted in any minute. Slurm is asked for the states of
     all jobs every ``interval_seconds``, and less often, up to ``longest_interval_seconds``, while nothing changes.
 
+    ``array``: commands that ask for the same and come within ``array_window_seconds`` are submitted as one job array.
     ``cancel_jobs``: the second Ctrl-C cancels the jobs. ``grace_seconds``: between TERM and KILL on a node.
     """
 
@@ -27,13 +28,15 @@ class SlurmSettings:
     interval_seconds: float = 10.0
     longest_interval_seconds: float = 10.0 * LONGEST_INTERVALS
     patience: Patience = field(default_factory=Patience)
+    array: bool = False
+    array_window_seconds: float = 5.0
     cancel_jobs: bool = False
     grace_seconds: float = 10.0
 
 
 _OF_SITE = ("partition", "account", "qos", "constraint", "gres", "reservation", "cluster", "python", "requeue")
 _LISTS = ("options", "lines")
-_PLAIN = ("max_jobs", "per_minute", "cancel_jobs")
+_PLAIN = ("max_jobs", "per_minute", "array", "cancel_jobs")
 _PATIENCE = {
     "wait_for_record": "record", "wait_for_requeue": "requeue", "wait_when_unknown": "silence",
     "wait_in_doubt": "doubt", "wait_when_hopeless": "hopeless",
@@ -43,7 +46,7 @@ _OWN = ("--job-name", "-J", "--output", "-o", "--error", "-e", "--array", "-a", 
 
 def from_table(table: Mapping[str, Any]) -> SlurmSettings:
     """Return the settings of a table ``slurm``. Raises InputError for names it has not and options that are ours."""
-    known = {*_OF_SITE, *_LISTS, *_PLAIN, *_PATIENCE, "interval"}
+    known = {*_OF_SITE, *_LISTS, *_PLAIN, *_PATIENCE, "interval", "array_window"}
     unknown = sorted(set(table) - known)
     if unknown:
         raise InputError(f"slurm has no setting {unknown[0]!r}; it has {', '.join(sorted(known))}")
@@ -56,5 +59,7 @@ def from_table(table: Mapping[str, Any]) -> SlurmSettings:
     if table.get("interval") is not None:
         interval = float(table["interval"])
         given |= {"interval_seconds": interval, "longest_interval_seconds": interval * LONGEST_INTERVALS}
+    if table.get("array_window") is not None:
+        given["array_window_seconds"] = float(table["array_window"])
     patience = Patience(**{_PATIENCE[name]: float(table[name]) for name in _PATIENCE if table.get(name) is not None})
     return SlurmSettings(site=Site(**site), patience=patience, **given)

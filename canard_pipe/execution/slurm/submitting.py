@@ -23,6 +23,7 @@ from canard_pipe.execution.slurm.settings import SlurmSettings
 
 log = logging.getLogger(__name__)
 SUBMITTING = "submitting"
+ARRAY = 500  # elements of one array at most; Slurm's own limit (MaxArraySize) is 1000 by default
 BATCH = 20  # so many are in doubt at most when the run dies
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 5.0, 300.0
 CLOCK_SKEW_US = 3600 * 1_000_000  # a cluster's clock may differ from this one
@@ -60,27 +61,63 @@ class Submitter:
         while self._sent and now - self._sent[0] >= 60.0:
             self._sent.popleft()
         in_slurm = sum(1 for row in rows if row.state != WAITING)
-        room = min(self._settings.max_jobs - in_slurm, self._settings.per_minute - len(self._sent), BATCH)
-        batch = waiting[: max(0, room)] if now >= self._not_before else []
-        if not batch:
+        room = min(self._settings.max_jobs - in_slurm, self._settings.per_minute - len(self._sent))
+        if room <= 0 or now < self._not_before:
             return 0
-        at_us = self._now_us()
-        self._record([
-            {"token": row.token, "state": SUBMITTING, "live": True, "submitted_us": at_us} for row in batch
-        ])
+        groups = self._groups(waiting[:room])
+        if not groups:
+            return 0
+        self._record([move for group in groups for move in self._begin(group)])
         moves = []
-        for place, row in enumerate(batch):
-            answer = self._client.submit(self._root / row.folder / script.SCRIPT, self._options(row))
-            self._sent.append(self._monotonic())
-            moves.append(self._move(row, answer))
+        for place, group in enumerate(groups):
+            answer = self._call(group)
+            self._sent.extend([self._monotonic()] * len(group))
+            moves += [self._move(row, answer, _element(group, at)) for at, row in enumerate(group)]
             if not isinstance(answer, JobId) and not (isinstance(answer, Refused) and answer.final):
-                moves += [_back(later) for later in batch[place + 1 :]]
+                moves += [_back(row) for later in groups[place + 1 :] for row in later]
                 self._wait(answer.text)
                 break
         else:
             self._all_is_well()
         self._record(moves)
-        return len(batch)
+        return sum(map(len, groups))
+
+    def _groups(self, waiting: Sequence[LiveJob]) -> list[list[LiveJob]]:
+        """Return what is submitted by one call each: single jobs, or arrays of those that ask for the same, when they
+        have waited for others to come."""
+        if not self._settings.array:
+            return [[row] for row in waiting[:BATCH]]
+        alike: dict[tuple[Any, ...], list[LiveJob]] = {}
+        for row in waiting:
+            alike.setdefault((row.cpus, row.memory_bytes, row.time_seconds), []).append(row)
+        parts = [rows[at : at + ARRAY] for rows in alike.values() for at in range(0, len(rows), ARRAY)]
+        waited_us = self._now_us() - round(self._settings.array_window_seconds * 1e6)
+        return [part for part in parts if len(part) == ARRAY or part[0].recorded_us <= waited_us]
+
+    def _begin(self, group: Sequence[LiveJob]) -> list[Move]:
+        """Return the intent, which is written before sbatch is called: the elements of an array share its name."""
+        at_us, name = self._now_us(), _name(group)
+        return [
+            {
+                "token": row.token, "state": SUBMITTING, "live": True, "submitted_us": at_us,
+                "job_name": name, "array_index": at if len(group) > 1 else -1,
+            }
+            for at, row in enumerate(group)
+        ]  # fmt: skip
+
+    def _call(self, group: Sequence[LiveJob]) -> JobId | Refused | Doubt:
+        first, folders = group[0], [self._root / row.folder for row in group]
+        made = script.options(
+            self._settings.site, name=_name(group), folder=folders[0], cpus=first.cpus,
+            memory_bytes=first.memory_bytes, time_seconds=first.time_seconds,
+            comment=script.comment(first.task_id or "", first.step), array=len(group) if len(group) > 1 else None,
+        )  # fmt: skip
+        if len(group) == 1:
+            return self._client.submit(folders[0] / script.SCRIPT, made)
+        try:
+            return self._client.submit(script.write_array(folders, self._settings.site), made)
+        except OSError as error:
+            return Refused(f"the script of an array cannot be written: {error}", final=True)
 
     def look_up(self, rows: Sequence[LiveJob]) -> None:
         """Find out what became of submissions in doubt."""
@@ -89,12 +126,12 @@ class Submitter:
             return
         since_us = min(row.recorded_us for row in doubtful) - CLOCK_SKEW_US
         answer = self._client.by_name([row.name for row in doubtful if row.name is not None], since_us)
-        found = {seen.name: seen for seen in answer.seen}
+        found = {(seen.name, _element_of(seen)): seen for seen in answer.seen}
         now = self._monotonic()
         moves = []
         for row in doubtful:
             clocks = self._clocks.setdefault(row.token, Clocks())
-            seen = found.get(row.name or "")
+            seen = found.get((row.name or "", row.array_index))
             if seen is not None:
                 moves.append(_found(row, seen))
             elif not answer.complete:
@@ -105,16 +142,10 @@ class Submitter:
             self._clocks.pop(move["token"], None)
         self._record(moves)
 
-    def _options(self, row: LiveJob) -> list[str]:
-        return script.options(
-            self._settings.site, name=row.name or "", folder=self._root / row.folder, cpus=row.cpus,
-            memory_bytes=row.memory_bytes, time_seconds=row.time_seconds,
-            comment=script.comment(row.task_id or "", row.step),
-        )
-
-    def _move(self, row: LiveJob, answer: JobId | Refused | Doubt) -> Move:
+    def _move(self, row: LiveJob, answer: JobId | Refused | Doubt, element: int | None) -> Move:
         if isinstance(answer, JobId):
-            return _submitted(row, answer.number, answer.cluster)
+            job_id = answer.number if element is None else f"{answer.number}_{element}"
+            return _submitted(row, job_id, answer.cluster)
         if isinstance(answer, Refused) and answer.final:
             text = f"Slurm has refused the job: {answer.text}"
             self._write_ending(row, causes.NOT_SUBMITTED, text)
@@ -155,6 +186,19 @@ def _submitted(row: LiveJob, job_id: str, cluster: str | None) -> Move:
 
 def _found(row: LiveJob, seen: Seen) -> Move:
     return _submitted(row, seen.job_id, None)
+
+
+def _name(group: Sequence[LiveJob]) -> str:
+    return script.own_name(group[0].name or "", group[0].token)
+
+
+def _element(group: Sequence[LiveJob], place: int) -> int | None:
+    return place if len(group) > 1 else None
+
+
+def _element_of(seen: Seen) -> int | None:
+    _, _, element = seen.job_id.partition("_")
+    return int(element) if element else None
 
 
 def _back(row: LiveJob) -> Move:

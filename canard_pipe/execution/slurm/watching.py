@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from canard_pipe.execution import causes, record
+from canard_pipe.execution.folders import last_lines
 from canard_pipe.execution.jobs import CANCELLED, ENDED, WAITING, LiveJob
 from canard_pipe.execution.record import Record
 from canard_pipe.execution.slurm import Client, Seen, SlurmJob, endings, states
 from canard_pipe.execution.slurm.judging import SUBMITTED, Clocks, Ends, Goes, judge
+from canard_pipe.execution.slurm.script import LOG
 from canard_pipe.execution.slurm.settings import SlurmSettings
 from canard_pipe.execution.slurm.submitting import CLOCK_SKEW_US, Move, revoke
 
@@ -143,6 +145,8 @@ class Watcher:
             cause = causes.OOM
         if cause is not None:
             text = explain(row, cause, seen)
+            if cause == causes.NO_RECORD:
+                text = "\n    ".join([text, *last_lines(folder / LOG, 5)])
             trouble = endings.write(folder, cause, text, job_id=row.job_id, seen=seen)
             if trouble is not None:
                 log.warning("%s", trouble)

@@ -167,6 +167,8 @@ KEYS: tuple[Key, ...] = (
     Key("slurm.requeue", "flag", "let Slurm put jobs back into the queue by itself"),
     Key("slurm.max_jobs", "whole", "how many jobs may be in Slurm at once; 1000 by default"),
     Key("slurm.per_minute", "whole", "how many jobs may be submitted in a minute; 1200 by default"),
+    Key("slurm.array", "flag", "submit commands that ask for the same together, as a job array"),
+    Key("slurm.array_window", "duration", "how long commands wait for others of their array; 5 s by default"),
     Key("slurm.cancel_jobs", "flag", "a second Ctrl-C cancels the jobs"),
     Key("slurm.interval", "duration", "how often Slurm is asked for the states of all jobs; 10 s by default"),
     Key("slurm.wait_for_record", "duration", "for a job's record and outputs, on a slow shared disk; 60 s by default"),

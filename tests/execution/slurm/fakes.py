@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +32,15 @@ class FakeSlurm:
         number = str(self.first + len(self.jobs))
         name = next(option for option in options if option.startswith("--job-name=")).partition("=")[2]
         self.options.append(options)
-        self.jobs[number] = (Seen(number, name, "PENDING", "Priority"), script.parent)
+        array = [option for option in options if option.startswith("--array=0-")]
+        if array:
+            listed = shlex.split(script.read_text().partition("folders=(")[2].partition(")\n")[0])
+            assert len(listed) == int(array[0].partition("-")[2].rpartition("-")[2]) + 1
+            for place, folder in enumerate(listed):
+                element = f"{number}_{place}"
+                self.jobs[element] = (Seen(element, name, "PENDING", "Priority"), Path(folder))
+        else:
+            self.jobs[number] = (Seen(number, name, "PENDING", "Priority"), script.parent)
         if self.lost_answers:
             self.lost_answers -= 1
             return Doubt("Socket timed out on send/recv operation")

@@ -277,6 +277,56 @@ def test_a_command_that_was_edited_while_its_job_waits_replaces_the_job(make_ben
     assert bench.slurm.cancelled == ["1"]
 
 
+def test_commands_that_ask_for_the_same_are_one_array_and_each_element_has_its_own_end(make_bench):
+    """BUGS 61."""
+    bench = make_bench(array=True, array_window_seconds=5)
+    bench.database.spawn_many("sample", [None] * 4, ids=list("ABCD"))
+    bench.work(one)
+    bench.round(seconds=1)
+    assert bench.slurm.calls == {}  # others may come
+    bench.round(seconds=10)
+    assert bench.slurm.calls["submit"] == 1
+    _, rows = bench.database.store.sql("SELECT job_id, job_name FROM canard_absurd.jobs ORDER BY job_id")
+    assert [row[0] for row in rows] == ["1_0", "1_1", "1_2", "1_3"]
+    assert len({row[1] for row in rows}) == 1
+    for number in ("1_0", "1_1", "1_3"):
+        bench.slurm.ends(number)
+    bench.slurm.ends("1_2", exit_code=2)
+    bench.round(seconds=20)
+    bench.work(one)
+    states = {task.id: task.state for task in bench.database.tasks()}
+    assert sorted(states.values()) == ["completed", "completed", "completed", "ready"]
+
+
+def test_an_array_in_doubt_is_found_element_by_element(make_bench):
+    bench = make_bench(FakeSlurm(lost_answers=1), array=True, array_window_seconds=5)
+    bench.database.spawn_many("sample", [None] * 3, ids=list("ABC"))
+    bench.work(one)
+    bench.round(seconds=10)
+    assert [row[0] for row in bench.states()] == ["submitted"] * 3
+    _, rows = bench.database.store.sql("SELECT job_id FROM canard_absurd.jobs ORDER BY job_id")
+    assert [row[0] for row in rows] == ["1_0", "1_1", "1_2"]
+    assert bench.slurm.calls["submit"] == 1
+
+
+def test_an_array_that_slurm_does_not_take_now_may_become_others_with_names_of_their_own(make_bench):
+    bench = make_bench(
+        FakeSlurm(submissions=[Refused("MaxSubmitJobs", final=False)]), array=True, array_window_seconds=5, max_jobs=2
+    )
+    bench.database.spawn_many("sample", [None] * 3, ids=list("ABC"))
+    bench.work(one)
+    bench.round(seconds=10)
+    assert [row[0] for row in bench.states()] == ["waiting"] * 3
+    bench.round(seconds=60)
+    for number in list(bench.slurm.jobs):
+        bench.slurm.ends(number)
+    bench.round(seconds=60)
+    bench.round(seconds=60)
+    _, rows = bench.database.store.sql("SELECT job_id, job_name, array_index FROM canard_absurd.jobs")
+    assert sorted(row[2] is None for row in rows) == [False, False, True]
+    assert len({row[1] for row in rows}) == 2
+
+
 def test_the_options_of_sbatch_say_what_the_command_asked_for(make_bench):
     bench = make_bench()
     bench.database.spawn("sample", id="A")

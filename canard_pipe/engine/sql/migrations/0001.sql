@@ -87,6 +87,7 @@ CREATE TABLE canard_absurd.jobs (
     cluster           VARCHAR,
     job_id            VARCHAR,
     job_name          VARCHAR,
+    array_index       INTEGER,                 -- its place in a job array, whose elements share the job name
     token             VARCHAR   NOT NULL,
     digest            VARCHAR   NOT NULL,
     folder            VARCHAR   NOT NULL,      -- relative to the launch folder where it lies below it
