@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         InputFileError,
         LeaseLost,
         MaintenanceError,
+        MapFailed,
         OutputError,
         OwnerUnreachable,
         ParameterError,
@@ -81,8 +82,8 @@ _HOMES = {
 __all__ = [
     "BudgetError", "CanardError", "CloseError", "CommandError", "CommandFailed", "CommandNotStarted",
     "CommandTimeout", "ConflictError", "ConnectionClosed", "Escalate", "ExtensionError", "FailureRecordingError",
-    "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError", "OutputError",
-    "OwnerUnreachable",
+    "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError", "MapFailed",
+    "OutputError", "OwnerUnreachable",
     "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError", "PublishError", "ReplayError",
     "RestoreError", "ResultUnavailable", "RetryPolicy", "SampleRow", "SampleSkipped", "SchemaError", "SheetError",
     "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "Tries", "ValueEncodeError",

@@ -16,7 +16,7 @@ from canard_pipe.engine import arguments
 from canard_pipe.engine.grants import Saved
 from canard_pipe.engine.store import Rows, Store
 from canard_pipe.engine.values import Codec
-from canard_pipe.errors import InputError, ItemFailure, MapFailed, ReplayError, SpawnConflict
+from canard_pipe.errors import InputError, ItemFailure, MapFailed, ReplayError, SpawnConflict, StorageError
 
 if TYPE_CHECKING:
     from canard_pipe.engine.claim import Claim
@@ -108,8 +108,15 @@ def run(
     wanted = range(len(items)) if not known else lost
     if wanted:
         rows = _rows(claim, name, fn, items, keys, {item.key: item for item in every})
-        extra = [*extra, ("spawn_items", [rows[position] for position in wanted])]
-    if wanted or any(not item.ended for item in known):
+        chosen = [rows[position] for position in wanted]
+        new = [row for row in chosen if row["seq"] is None]
+        extra = [*extra, ("spawn_items", new), ("revive_items", [row for row in chosen if row["seq"] is not None])]
+        try:
+            _suspend(claim, name, saved, place, extra)
+        except StorageError as error:
+            _refuse_foreign(claim, name, new, error)
+            raise
+    if any(not item.ended for item in known):
         _suspend(claim, name, saved, place, extra)
     return _results(claim, name, fn, saved, place, known, extra)
 
@@ -198,10 +205,15 @@ def _rows(
         given = claim.database.codec.encode(claim.item_input(fn, name, key, item))
         seq = known[key].seq if key in known else None
         rows.append(common | {"position": position, "seq": seq, "id": id, "key": key, "input": given})
-    new = json.dumps([row["id"] for row in rows if row["seq"] is None])
-    for other in claim.database.query("known_tasks", ids=new):
-        raise SpawnConflict(other[0], ["parent"])
     return rows
+
+
+def _refuse_foreign(claim: Claim, name: str, rows: Sequence[dict[str, Any]], error: StorageError) -> None:
+    """Raise SpawnConflict if that was it: a task that is no item of this map has the ID of one."""
+    own = {row[1] for row in claim.database.query("map_items", parent_seq=claim.seq, map=name)}
+    for found in claim.database.query("known_tasks", ids=json.dumps([row["id"] for row in rows])):
+        if found[0] not in own:
+            raise SpawnConflict(found[0], ["parent"]) from error
 
 
 def _depth(claim: Claim) -> tuple[int, int]:

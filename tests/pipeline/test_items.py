@@ -311,3 +311,61 @@ def test_once_and_cohort_functions_can_map_too(project):
     assert report.exit_status == 0, report.samples
     assert json.loads(results(project)["A"]) == ["x", "y"]
     assert json.loads(results(project)["cohort"]) == ["A", "B"]
+
+
+def test_what_was_made_without_a_failed_item_is_made_anew_once_the_item_is_there(project):
+    """A handler may go on without some lanes; a retry must not leave them out of what was made meanwhile."""
+    source = LANES.replace('    lanes = ctx.map("align", align, sample.rows, key=lambda row: row.lane)\n', """
+    from canard_pipe import MapFailed
+    try:
+        lanes = ctx.map("align", align, sample.rows, key=lambda row: row.lane)
+    except MapFailed as failed:
+        lanes = list(failed.results.values())
+""").replace('return ctx.step("join", join, lanes, ctx)', """joined = ctx.step("join", join, lanes, ctx)
+    if (HERE / "bad-end").exists():
+        raise ValueError("the end is bad")
+    return joined""")
+    project.write(source, SHEET)
+    bad(project, "A-L1", "end")
+    assert project.states(project.run())["A"] == "failed"
+    bad(project, "A-L1", "end", mended=True)
+    assert project.retry("A").exit_status == 1  # B has failed too
+    assert json.loads(results(project)["A"]) == "L1 l1 L2"
+    assert project.counted().count("align A/l1") == 1
+
+
+def test_retry_reaches_the_failed_item_of_an_item(project):
+    project.write(
+        """
+        class Row(SampleRow):
+            sample: str
+
+        pipeline = Pipeline("nested", rows=Row, key="sample")
+
+        @pipeline.sample(max_failures=1)
+        def call(sample, ctx):
+            return ctx.map("lane", lane, ["L1", "L2"])
+
+        def lane(name, ctx):
+            return ctx.map("region", region, [f"{name}-x", f"{name}-y"])
+
+        def region(name, ctx):
+            ctx.shell("echo {name} >> {log}; [ ! -e {bad} ]", name=name, log=HERE / "counter.txt",
+                      bad=HERE / f"bad-{name}")
+            return name
+        """,
+        "sample\nA\n",
+    )
+    bad(project, "L2-x", "L2-y")
+    report = project.run()
+    (error,) = [row["error"] for row in report.samples]
+    assert error.splitlines() == [
+        "1 of 2 items of 'lane' failed: L2", "  L2: 2 of 2 items of 'region' failed: L2-x, L2-y",
+    ]
+    bad(project, "L2-x", mended=True)
+    assert project.retry("A", item="L2-x").exit_status == 1
+    bad(project, "L2-y", mended=True)
+    before = project.counted()
+    assert project.retry("A").exit_status == 0
+    assert project.counted()[len(before):] == ["L2-y"]
+    assert json.loads(results(project)["A"]) == [["L1-x", "L1-y"], ["L2-x", "L2-y"]]
