@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     "--suspend-always", is_flag=True, hidden=True,
     help="Let a task sleep while a command of it runs, as under a scheduler. For testing pipelines.",
 )
+@click.option(
+    "--only", metavar="SAMPLE", multiple=True, help="Run only this sample, or those like 'S1*'; may be repeated."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would run; run nothing.")
 @click.option("--rerun-changed", is_flag=True, help="Make samples anew whose input changed after they were done.")
 @click.option("--accept-changed", is_flag=True, help="Keep the results of such samples and say no more about it.")
@@ -72,6 +75,7 @@ def run(
     cancel_jobs: bool,
     profile: str | None,
     suspend_always: bool,
+    only: tuple[str, ...],
     dry_run: bool,
     rerun_changed: bool,
     accept_changed: bool,
@@ -81,7 +85,8 @@ def run(
     """Run PIPELINE (a Python file) over every sample of SHEET (a table). The same line again goes on where it stopped.
 
     Exit status: 0 every sample, once and cohort function is done or skipped; 1 some are not; 2 the call, the
-    pipeline file or the sheet is wrong, and nothing ran; 3 it could not run; 130 interrupted.
+    pipeline file or the sheet is wrong, and nothing ran; 3 it could not run; 130 interrupted. With --only too it
+    is about the whole sheet: samples that wait make it 1.
     """
     from canard_pipe.execution.resources import parse_memory
     from canard_pipe.pipeline.run import run_pipeline
@@ -122,6 +127,7 @@ def run(
         executor=settings["executor"],
         slurm=settings.table("slurm"),
         suspend_always=suspend_always,
+        only=only,
         dry_run=dry_run,
         rerun_changed=rerun_changed,
         accept_changed=accept_changed,

@@ -28,38 +28,52 @@ BACKUP_SECONDS = 600.0
 @click.option(
     "--item", metavar="ITEM", help="One item of a map of SAMPLE: its key, or MAP/KEY. --from MAP makes a done one anew."
 )
+@click.option("--memory", metavar="SIZE", help="Let their commands ask for at least so much memory, such as 16G.")
+@click.option("--time", "time_limit", metavar="TIME", help="Let their commands run at least so long, such as 12h.")
 @state_option
 @json_option
 @click.pass_obj
 def retry(
-    session: Session, samples: tuple[str, ...], failed: bool, from_step: str | None, item: str | None,
-    state: str | None, as_json: bool,
+    session: Session,
+    samples: tuple[str, ...],
+    failed: bool,
+    from_step: str | None,
+    item: str | None,
+    memory: str | None,
+    time_limit: str | None,
+    state: str | None,
+    as_json: bool,
 ) -> int:
     """Run each SAMPLE again with its failures forgotten and its saved steps kept, and then what depends on it.
 
     A run that is going on takes them over; else they run here, with the pipeline, sheet and parameters of the last
     run. SAMPLE may also be the name of a once or cohort function. Items of its maps that failed run again, the others
-    are kept; with --item only the one named.
+    are kept; with --item only the one named. What --memory and --time say is kept with the sample, also for later
+    retries, until its input changes.
 
     Exit status: as that of run; 0 when a run that is going on has taken them over; 2 if none of those named can be
     retried.
     """
     from canard_pipe.pipeline.access import require_state
+    from canard_pipe.pipeline.overrides import parse_override
 
     if bool(samples) == failed:
         raise click.UsageError("Name the samples to retry, or give --failed.")
     if item is not None and len(samples) != 1:
         raise click.UsageError("--item is for one sample: name it, and only it.")
+    override = parse_override(memory, time_limit)
     folders = session.use(state)
     require_state(folders.state)
-    answer = _asked(folders, "retry", {"keys": list(samples), "failed": failed, "from_step": from_step, "item": item})
+    asking = {"keys": list(samples), "failed": failed, "from_step": from_step, "item": item}
+    answer = _asked(folders, "retry", asking | {"memory": memory, "time": time_limit})
     if answer is not None:
         return _tell(answer, as_json)
     from canard_pipe.cli.running import finish, observing
-    from canard_pipe.pipeline.run import retry_stored
+    from canard_pipe.pipeline.run import Retry, retry_stored
 
+    asked = Retry(samples, failed, from_step, override, item)
     with observing(to_stderr=as_json) as observer:
-        report = retry_stored(folders.state, folders.launch, list(samples), failed, from_step, observer, item=item)
+        report = retry_stored(folders.state, folders.launch, asked, observer)
     return finish(report, folders, as_json=as_json)
 
 

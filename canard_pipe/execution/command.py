@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import TypedDict
 
@@ -16,6 +16,8 @@ from canard_pipe.execution.resources import (
     Escalate,
     Request,
     memory_bytes,
+    more_memory,
+    more_time,
     parse_limits,
     parse_seconds,
     time_seconds,
@@ -143,6 +145,19 @@ class Command:
     def request(self, out_of_memory: int = 0) -> Request:
         """Return what it takes from the budget, after so many tries that ran out of memory."""
         return Request(self.cpus, memory_bytes(self.memory, out_of_memory) or 0, self.limits)
+
+    def at_least(self, memory_bytes: int | None, seconds: float | None) -> Command:
+        """Return the same command, asking for at least so much memory and time; None changes nothing.
+
+        Where it asks for no memory, or has no time limit, ``memory_bytes`` is asked for, and there is still no limit.
+        """
+        timeout = self.timeout_seconds
+        return replace(
+            self,
+            memory=self.memory if memory_bytes is None else more_memory(self.memory, memory_bytes),
+            time=self.time if seconds is None or self.time is None else more_time(self.time, seconds),
+            timeout_seconds=timeout if seconds is None or timeout is None else max(timeout, seconds),
+        )
 
     def seconds(self, timeouts: int = 0) -> float | None:
         """Return after how many seconds it is ended, after so many tries that were; None: never."""

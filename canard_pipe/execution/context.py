@@ -143,7 +143,7 @@ class CommandContext(Claim):
         step = self.step_name or ""
         self._commands[step] += 1
         identity = self._identity(step, self._commands[step])
-        run = CommandRun(self, command, identity, self._place(command, identity))
+        run = CommandRun(self, self.adapted(command), identity, self._place(command, identity))
         brought = None
         try:
             brought = run.outcome(replay=step not in self._ran_anew, since=self._begun_in.get(step, 0))
@@ -152,6 +152,10 @@ class CommandContext(Claim):
                 self._ran_anew.add(step)
         self._begun_in[step] = max(self._begun_in.get(step, 0), brought.task_attempt if brought.replayed else 0)
         return brought.folder
+
+    def adapted(self, command: Command) -> Command:
+        """Return the command as it is to run: a subclass may let it ask for more."""
+        return command
 
     def _identity(self, step: str, ordinal: int) -> Identity:
         if self._archived is None:

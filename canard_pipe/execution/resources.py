@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import re
@@ -124,6 +125,21 @@ def time_seconds(value: str | float | Escalate | None, failures: int = 0) -> flo
     if value is None:
         return None
     return value.seconds(failures) if isinstance(value, Escalate) else parse_seconds(value)
+
+
+def more_memory(asked: str | int | Escalate | None, least: int) -> str | int | Escalate:
+    """Return a request for at least ``least`` bytes; one that grows starts there, and may grow past its max."""
+    if isinstance(asked, Escalate):
+        return dataclasses.replace(asked, start=max(_bytes(asked.start), least), max=max(_bytes(asked.max), least))
+    return least if asked is None else max(parse_memory(asked), least)
+
+
+def more_time(asked: str | float | Escalate, least: float) -> str | float | Escalate:
+    """Return a request for at least ``least`` seconds, as :func:`more_memory` does."""
+    if isinstance(asked, Escalate):
+        start, most = parse_seconds(asked.start), parse_seconds(asked.max)
+        return dataclasses.replace(asked, start=max(start, least), max=max(most, least))
+    return max(parse_seconds(asked), least)
 
 
 def parse_limits(value: Mapping[str, int] | Iterable[str] | None) -> dict[str, int]:

@@ -24,12 +24,14 @@ from canard_pipe.errors import (
     TaskSuspended,
 )
 from canard_pipe.execution import folders
+from canard_pipe.execution.command import Command
 from canard_pipe.execution.context import CommandContext
 from canard_pipe.execution.executor import Executor
 from canard_pipe.pipeline import cohorts, items, planning
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.definition import Function, Pipeline
 from canard_pipe.pipeline.observer import Observer
+from canard_pipe.pipeline.overrides import Overrides
 from canard_pipe.pipeline.params import Params
 from canard_pipe.pipeline.publishing import Publisher
 from canard_pipe.pipeline.rows import SampleRow
@@ -40,7 +42,7 @@ CHECK_STEP = "check-inputs"
 
 @dataclass(slots=True)
 class RunSetting:
-    """What the contexts of one run share. Executor, checker and publisher are there once the run has started."""
+    """What the contexts of one run share. The rest is there once it has started."""
 
     pipeline: Pipeline
     params: Params
@@ -53,6 +55,7 @@ class RunSetting:
     executor: Executor | None = None
     checker: Checker | None = None
     publisher: Publisher | None = None
+    overrides: Overrides | None = None
     once_results: dict[str, Any] = field(default_factory=dict)
 
 
@@ -176,6 +179,11 @@ class PipelineContext(CommandContext):
         """Return the folders of the task's input files and of the files among the parameters."""
         named = [value for value in dict(self.params).values() if isinstance(value, Path)]
         return [path.parent for path in (*self.input_files, *named)]
+
+    def adapted(self, command: Command) -> Command:
+        """Let the command ask for at least what this task was retried with."""
+        override = self._setting.overrides.of(self.seq, self.attempt) if self._setting.overrides is not None else None
+        return command.at_least(override.memory_bytes, override.time_seconds) if override else command
 
     def step_saved(self, name: str) -> None:
         """Tell the run's observer."""

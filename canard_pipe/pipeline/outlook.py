@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,12 +62,19 @@ def look_ahead(reading: Reading, prepared: Prepared, options: RunOptions, run_id
     return Outlook(plan, known, notes + list(_changed_code(reading, prepared)))
 
 
-def details(reading: Reading, prepared: Prepared, outlook: Outlook) -> Iterator[str]:
-    """Say for every sample and function that would run what would run of it and why, a line each."""
+def details(
+    reading: Reading, prepared: Prepared, outlook: Outlook, only: Collection[str] | None = None
+) -> Iterator[str]:
+    """Say for every sample and function that would run what would run of it and why, a line each.
+
+    ``only``: the samples that the run is limited to, None for all.
+    """
     pipeline = prepared.loaded.pipeline
     steps = {(kind, key): names for kind, key, names in reading.query("steps_of_samples", pipeline=pipeline.name)}
     will_run = False
     for decision in outlook.plan.decisions:
+        if only is not None and decision.kind == "sample" and decision.key not in only:
+            continue
         before = outlook.known.get((decision.kind, decision.key))
         said = _say(decision, before, steps.get((decision.kind, decision.key), []))
         will_run = will_run or (said is not None and decision.what in ("new", "again", "same"))

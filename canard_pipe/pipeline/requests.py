@@ -11,6 +11,7 @@ from canard_pipe.engine import arguments
 from canard_pipe.engine.database import Database
 from canard_pipe.errors import CanardError, InputError
 from canard_pipe.pipeline import retrying
+from canard_pipe.pipeline.overrides import parse_override
 
 LONGEST_KEY = 256
 
@@ -50,8 +51,13 @@ def _do(database: Database, pipeline: str, kind: str, given: Any, join: Callable
         chosen = retrying.cancel(database, pipeline, keys, every=bool(given.get("all")))
     elif kind == "retry":
         chosen = retrying.retry(
-            database, pipeline, keys, failed=bool(given.get("failed")), from_step=given.get("from_step"),
+            database,
+            pipeline,
+            keys,
+            failed=bool(given.get("failed")),
+            from_step=given.get("from_step"),
             item=given.get("item"),
+            override=parse_override(given.get("memory"), given.get("time")),
         )
         join([row.task_id for row in chosen.rows if row.task_id is not None])
     else:

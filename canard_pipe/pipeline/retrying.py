@@ -10,6 +10,7 @@ from canard_pipe.engine.database import Database
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline import ready_again
 from canard_pipe.pipeline.cohorts import SampleState, sample_states
+from canard_pipe.pipeline.overrides import Override, keep
 
 RETRYABLE = ("failed", "cancelled")
 REMAKEABLE = (*RETRYABLE, "done", "skipped", "changed")  # from a step on
@@ -64,18 +65,25 @@ def choose_for_retry(
 
 
 def retry(
-    database: Database, pipeline: str, keys: Collection[str], *, failed: bool = False, from_step: str | None = None,
+    database: Database,
+    pipeline: str,
+    keys: Collection[str],
+    *,
+    failed: bool = False,
+    from_step: str | None = None,
     item: str | None = None,
+    override: Override | None = None,
 ) -> Chosen:
     """Make failed and cancelled tasks ready again with failures 0, in one transaction.
 
     Saved steps are kept, or with ``from_step`` only those before it; the rest is archived, not deleted. Items of maps
     that failed or were cancelled are made ready too, the others are kept. ``failed`` takes every failed row. ``item``
     names the only item to run again, of one sample; ``from_step`` is its map then, or one of its steps.
+    ``override``: what the commands of the tasks and of their items ask for at least from now on.
     Raises InputError for unknown names, steps and items, and if no named one can be retried.
     """
     if item is not None:
-        return _retry_item(database, sample_states(database, pipeline), keys, item, from_step)
+        return _retry_item(database, sample_states(database, pipeline), keys, item, from_step, override)
     chosen = choose_for_retry(sample_states(database, pipeline), keys, failed=failed, from_step=from_step)
 
     def act() -> None:
@@ -85,6 +93,7 @@ def retry(
             ready_again.archive_from(database, [seq for _, seq, *_ in tasks], from_step)
             tasks = database.store.run("task_versions", ids=json.dumps(ids))
         ready_again.make_ready(database, [{"seq": row[1], "version": row[2], "input": None} for row in tasks])
+        keep(database, [seq for _, seq, *_ in tasks], override)
 
     if chosen.rows:
         database.writer.transact(act)
@@ -92,7 +101,12 @@ def retry(
 
 
 def _retry_item(
-    database: Database, states: Sequence[SampleState], keys: Collection[str], item: str, from_step: str | None
+    database: Database,
+    states: Sequence[SampleState],
+    keys: Collection[str],
+    item: str,
+    from_step: str | None,
+    override: Override | None,
 ) -> Chosen:
     chosen = choose(states, keys, every=False, possible=ENDED_OR_WAITING, verb="retry")
     if len(keys) != 1 or len(chosen.rows) + len(chosen.refused) != 1:
@@ -103,7 +117,12 @@ def _retry_item(
     seq = row.task_seq
     if seq is None:
         raise InputError(f"{row.key} has not begun")
-    database.writer.transact(lambda: ready_again.make_item_ready(database, seq, item, from_step))
+
+    def act() -> None:
+        ready_again.make_item_ready(database, seq, item, from_step)
+        keep(database, [seq], override)
+
+    database.writer.transact(act)
     return chosen
 
 

@@ -8,7 +8,7 @@ import random
 import secrets
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,9 @@ from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.context import RunSetting, context_factory, handlers
 from canard_pipe.pipeline.gate import Gate
 from canard_pipe.pipeline.items import stored_types
+from canard_pipe.pipeline.naming import named
 from canard_pipe.pipeline.observer import Guarded, Observer
+from canard_pipe.pipeline.overrides import Override, Overrides
 from canard_pipe.pipeline.policy import FailurePolicy
 from canard_pipe.pipeline.prepare import Prepared, param_values, prepare
 from canard_pipe.pipeline.publishing import Publisher
@@ -44,10 +46,13 @@ POLL_SECONDS = 0.5  # a slot that comes free looks at once
 
 
 @dataclass(frozen=True, slots=True)
-class _Retry:
-    keys: tuple[str, ...]
-    failed: bool
-    from_step: str | None
+class Retry:
+    """What to retry: named keys or every failed one, from a step on, with at least so much memory and time."""
+
+    keys: tuple[str, ...] = ()
+    failed: bool = False
+    from_step: str | None = None
+    override: Override = field(default_factory=Override)
     item: str | None = None
 
 
@@ -59,14 +64,11 @@ def run_pipeline(options: RunOptions, observer: Observer) -> RunReport:
     return _run(options, observer, None)
 
 
-def retry_stored(
-    state: Path, launch: Path, keys: Sequence[str], failed: bool, from_step: str | None, observer: Observer, *,
-    item: str | None = None,
-) -> RunReport:
+def retry_stored(state: Path, launch: Path, retry: Retry, observer: Observer) -> RunReport:
     """Retry samples of the last run of this state, in the foreground, and make what depends on them."""
     with open_state(state, launch) as database:
         options = stored_options(database, state)
-    return _run(options, observer, _Retry(tuple(keys), failed, from_step, item))
+    return _run(options, observer, retry)
 
 
 def check_pipeline(
@@ -88,11 +90,12 @@ def open_state(state: Path, launch: Path, **options: Any) -> Database:
     )
 
 
-def _run(options: RunOptions, shown: Observer, retry: _Retry | None) -> RunReport:
+def _run(options: RunOptions, shown: Observer, retry: Retry | None) -> RunReport:
     observer = Guarded(shown)
     prepared = prepare(
         options.pipeline_file, options.sheet_file, options.params, folder=options.folder, sheet=options.sheet
     )
+    only = set(named(options.only, [sample.key for sample in prepared.sheet.samples])) if options.only else None
     for note in prepared.notes():
         observer.note(note)
     setting = RunSetting(
@@ -101,14 +104,16 @@ def _run(options: RunOptions, shown: Observer, retry: _Retry | None) -> RunRepor
     )
     types = stored_types(prepared.loaded.pipeline)
     if options.dry_run:
-        return _dry_run(options, prepared, observer)
+        return _dry_run(options, prepared, observer, only)
     with open_state(
         options.state, options.launch, claim_type=context_factory(setting), types=types
     ) as database:
         return _Run(options, prepared, observer, setting, database, retry).go()
 
 
-def _dry_run(options: RunOptions, prepared: Prepared, observer: Observer) -> RunReport:
+def _dry_run(
+    options: RunOptions, prepared: Prepared, observer: Observer, only: Collection[str] | None
+) -> RunReport:
     """Say what would run; change nothing, also beside a living run."""
     types = stored_types(prepared.loaded.pipeline)
     with contextlib.ExitStack() as stack:
@@ -121,7 +126,8 @@ def _dry_run(options: RunOptions, prepared: Prepared, observer: Observer) -> Run
         ahead = outlook.look_ahead(reading, prepared, options, run_id="dry run")
         for note in ahead.notes:
             observer.note(note)
-        observer.planned([*ahead.plan.lines(), *outlook.details(reading, prepared, ahead)] or ["nothing to do"])
+        details = outlook.details(reading, prepared, ahead, only)
+        observer.planned([*ahead.plan.lines(), *details] or ["nothing to do"])
         states = cohorts.sample_states(reading, prepared.loaded.pipeline.name)
         return report_of_plan(ahead.plan, states, options.results)
 
@@ -153,7 +159,7 @@ class _Run:
     observer: Observer
     setting: RunSetting
     database: Database
-    retry: _Retry | None
+    retry: Retry | None
     run_id: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
@@ -181,7 +187,7 @@ class _Run:
             self.observer.note(note)
         if not planning.unchanged(plan, known):
             planning.apply_plan(self.database, plan)
-        only = None if self.retry is None or asked is None else self._retry(self.retry, asked)
+        only = self._only() if self.retry is None or asked is None else self._retry(self.retry, asked)
         cohorts.refresh(
             self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, spawn=False
         )
@@ -220,7 +226,20 @@ class _Run:
         running = executor.running() if executor is not None else ()
         return any(command.folder is not None and path.is_relative_to(command.folder) for command in running)
 
-    def _asked(self, retry: _Retry) -> list[str]:
+    def _only(self) -> set[str] | None:
+        """Return the tasks that this run is about, None for all: chosen samples need the once functions too."""
+        if not self.options.only:
+            return None
+        rows = cohorts.sample_states(self.database, self.pipeline_name)
+        samples = [row.key for row in rows if row.kind == "sample" and row.state != "retired"]
+        chosen = set(named(self.options.only, samples))
+        self.observer.note(f"only {len(chosen)} of {len(samples)} samples; the others are left as they are")
+        return {
+            row.task_id for row in rows
+            if row.task_id is not None and (row.kind == "once" or (row.kind == "sample" and row.key in chosen))
+        }  # fmt: skip
+
+    def _asked(self, retry: Retry) -> list[str]:
         """Return the keys that a retry is about: those named, or every failed one."""
         if retry.item is not None:
             return list(retry.keys)
@@ -230,7 +249,7 @@ class _Run:
             self.observer.note(f"not retried: {why}; --from STEP makes it anew from a step on")
         return [row.key for row in chosen.rows]
 
-    def _retry(self, retry: _Retry, asked: list[str]) -> set[str] | None:
+    def _retry(self, retry: Retry, asked: list[str]) -> set[str] | None:
         """Make the asked tasks ready, unless the plan has: a changed row or file has given them a new start.
 
         Return the tasks that this run is about, None for all: everything depends on a once function.
@@ -239,7 +258,10 @@ class _Run:
         rows = [row for row in cohorts.sample_states(self.database, self.pipeline_name) if row.key in wanted]
         left = [row.key for row in rows if retry.item or row.state in retrying.retryable(retry.from_step)]
         if left:
-            retrying.retry(self.database, self.pipeline_name, left, from_step=retry.from_step, item=retry.item)
+            retrying.retry(
+                self.database, self.pipeline_name, left,
+                from_step=retry.from_step, item=retry.item, override=retry.override,
+            )
         if asked:
             self.observer.note(f"will run again: {', '.join(asked)}" + (f", item {retry.item}" if retry.item else ""))
         if any(row.kind == "once" for row in rows):
@@ -268,6 +290,12 @@ class _Run:
                 changed=lambda: self._wake(worker), note=self.observer.note,
             )
             self.setting.executor = executor
+            overrides = self.setting.overrides = Overrides(self.database)
+
+            def join(ids: Collection[str]) -> None:
+                overrides.reload()
+                gate.join(ids)
+
             worker = Worker(
                 self.database,
                 handlers(self.setting),
@@ -290,7 +318,7 @@ class _Run:
                     state=options.state,
                     take_snapshot=lambda finished: self._snapshot(executor, finished=finished),
                     observer=self.observer,
-                    join=gate.join,
+                    join=join,
                 )
             )
             with keeper.signals():
@@ -356,4 +384,4 @@ class _Run:
         return report_of(states, self.options.results, interrupted=interrupted)
 
 
-__all__ = ["RunOptions", "RunReport", "check_pipeline", "retry_stored", "run_pipeline"]
+__all__ = ["Retry", "RunOptions", "RunReport", "check_pipeline", "retry_stored", "run_pipeline"]

@@ -20,6 +20,7 @@ from canard_pipe.pipeline.sheet import SheetOptions
 class RunOptions:
     """What a run is asked to do. Folders are absolute; ``None`` stands for what the machine has.
 
+    ``only``: names of samples, or patterns, to which the run is limited; () for all.
     ``limits`` are those given at this run, which come before the pipeline's; ``slurm`` holds the settings of that
     table, checked. ``launch``: stored paths below it are relative to it. ``folder``: where relative paths in
     ``params`` start.
@@ -37,6 +38,7 @@ class RunOptions:
     cpus: float | None = None
     memory_bytes: int | None = None
     slots: int | None = None
+    only: tuple[str, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     executor: str = "local"
     slurm: Mapping[str, Any] = field(default_factory=dict)

@@ -11,6 +11,7 @@ import pytest
 from canard_pipe.pipeline import run
 from canard_pipe.pipeline.access import open_view
 from canard_pipe.pipeline.observer import Silent
+from canard_pipe.pipeline.overrides import parse_override
 from canard_pipe.pipeline.run import RunReport
 from canard_pipe.pipeline.stored_run import RunOptions
 from canard_pipe.report import why
@@ -100,10 +101,17 @@ class Project:
         )
 
     def retry(
-        self, *keys: str, failed: bool = False, from_step: str | None = None, item: str | None = None
+        self,
+        *keys: str,
+        failed: bool = False,
+        from_step: str | None = None,
+        item: str | None = None,
+        memory: str | None = None,
+        time: str | None = None,
     ) -> RunReport:
         self.observer = Recorder()
-        return run.retry_stored(self.folder / ".canard", self.folder, keys, failed, from_step, self.observer, item=item)
+        asked = run.Retry(keys, failed, from_step, parse_override(memory, time), item)
+        return run.retry_stored(self.folder / ".canard", self.folder, asked, self.observer)
 
     def why(self, key: str) -> str:
         """What `canard-pipe why` prints of a sample."""

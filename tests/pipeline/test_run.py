@@ -348,3 +348,27 @@ def test_a_project_can_be_moved(project, tmp_path):
     project.folder = moved
     assert project.run().exit_status == 0
     assert project.counted() == before
+
+
+def dry_lines(project, **options):
+    project.run(dry_run=True, **options)
+    return project.observer.plans[0]
+
+
+def test_only_the_named_samples_run_and_what_depends_on_them_if_the_others_are_done(project):
+    project.write(COHORT, "sample\nA\nB\nB2\n")
+    assert not any("A: new" in line for line in dry_lines(project, only=("B*",)))
+    report = project.run(only=("B*",))
+    assert project.states(report) == {"A": "waiting", "B": "done", "B2": "done", "together": "waiting"}
+    assert report.exit_status == 1
+    assert any("only 2 of 3 samples" in note for note in project.observer.notes)
+    report = project.run(only=("A",))
+    assert set(project.states(report).values()) == {"done"}
+    assert report.exit_status == 0
+
+
+def test_only_a_sample_that_is_not_in_the_sheet_is_refused_before_anything_is_made(project):
+    project.write(PLAIN, "sample\nlung\n")
+    with pytest.raises(InputError, match="did you mean 'lung'"):
+        project.run(only=("lungs",))
+    assert not (project.folder / ".canard").exists()

@@ -21,6 +21,10 @@ DELETE FROM canard_absurd.children AS c
 USING rows(seq BIGINT) AS b
 WHERE c.task_seq = b.seq;
 
+DELETE FROM canard_absurd.overrides AS o
+USING rows(seq BIGINT) AS b
+WHERE o.task_seq = b.seq;
+
 DELETE FROM canard_absurd.tasks AS t
 USING rows(seq BIGINT) AS b
 WHERE t.seq = b.seq;

@@ -114,6 +114,14 @@ CREATE TABLE canard_absurd.jobs (
     archived_at       TIMESTAMP
 );
 
+-- What the commands of a task ask for at least, since somebody has retried it with more (retry --memory, --time).
+CREATE TABLE canard_absurd.overrides (
+    task_seq     BIGINT    NOT NULL,
+    memory_bytes BIGINT,
+    time_seconds DOUBLE,
+    made_at      TIMESTAMP NOT NULL
+);
+
 -- What a suspended task waits for: kind task, event, map (its own, by name) or job. It wakes when every row is fulfilled, or at available_at.
 CREATE TABLE canard_absurd.waits (
     task_seq BIGINT  NOT NULL,
