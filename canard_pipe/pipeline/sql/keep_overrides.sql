@@ -1,8 +1,10 @@
 -- What a later retry leaves open stays as an earlier one has set it.
 INSERT INTO canard_absurd.overrides
-SELECT b.seq, coalesce(b.memory_bytes, o.memory_bytes), coalesce(b.time_seconds, o.time_seconds), make_timestamp($now_us)
-FROM rows(seq BIGINT, memory_bytes BIGINT, time_seconds DOUBLE) AS b
-LEFT JOIN canard_absurd.overrides o ON o.task_seq = b.seq;
+SELECT b.seq,
+       coalesce(b.memory_bytes, (SELECT max(o.memory_bytes) FROM canard_absurd.overrides o WHERE o.task_seq = b.seq)),
+       coalesce(b.time_seconds, (SELECT max(o.time_seconds) FROM canard_absurd.overrides o WHERE o.task_seq = b.seq)),
+       make_timestamp($now_us)
+FROM rows(seq BIGINT, memory_bytes BIGINT, time_seconds DOUBLE) AS b;
 
 DELETE FROM canard_absurd.overrides AS o
 USING rows(seq BIGINT) AS b
