@@ -133,7 +133,7 @@ class Tasks(ABC):
 
     @abstractmethod
     def cancel_tasks(self, ids: Collection[str]) -> list[tuple[int, str]]:
-        """Cancel the unfinished tasks among ``ids`` in one transaction; return ``seq`` and id of each."""
+        """Cancel the unfinished tasks among ``ids`` and their items at once; return ``seq`` and id of each."""
 
     def mind_the_clock(self) -> None:  # noqa: B027 - the owner minds its own
         """If the owner's process stood still or wall time was set: move all live leases by the gap, before all else."""
@@ -295,7 +295,7 @@ class Tasks(ABC):
         return bool(self.cancel_many([id]))
 
     def cancel_many(self, ids: Collection[str]) -> list[str]:
-        """Cancel the unfinished tasks among ``ids`` in one transaction and return their ids."""
+        """Cancel the unfinished tasks among ``ids`` and their unfinished items at once; return the ids of all these."""
         cancelled = self.cancel_tasks(arguments.texts("ids", ids, 256))
         for seq, _ in cancelled:
             self.tell_lost(seq)

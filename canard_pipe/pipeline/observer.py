@@ -12,7 +12,8 @@ log = logging.getLogger(__name__)
 class Observer(Protocol):
     """Told of a run's events, after they are durable. Called from several threads; must not raise and be quick.
 
-    ``kind`` is once, sample or cohort; ``sample`` the sample's ID as typed, or the name of a once or cohort function.
+    ``kind`` is once, sample, cohort or item; ``sample`` the sample's ID as typed, or the name of a once or cohort
+    function, of an item that of its sample with its path, ``A/align/L1``.
     """
 
     def planned(self, lines: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from canard_pipe.engine import mapping, worker
+from canard_pipe.engine import mapping, recovery, worker
 from canard_pipe.errors import InputError, MapFailed, ReplayError, SpawnConflict, StorageError, TaskSuspended
 from tests.engine.conftest import attempts, claimed, row, start, steps
 
@@ -299,3 +299,18 @@ def test_retention_never_removes_an_item_of_an_unfinished_task(db, clock):
     clock.advance(1000)
     assert db.retain(older_than_seconds=0) == 3
     assert db.store.sql("SELECT count(*) FROM canard_absurd.children")[1] == [(0,)]
+
+
+def test_an_item_that_kills_every_run_is_blamed_itself(reopen):
+    """A dead owner's rule holds for the item that was at work; its parent only waits."""
+    db = reopen()
+    db.spawn("parent", id="p")
+    work(db, {"parent": of([1, 2])})
+    for _ in range(recovery.RUNS_BEFORE_BLAME):
+        assert claimed(db, names=["square"]).id == "p//squares/0"
+        db = reopen()
+    assert row(db, "p//squares/0")["state"] == "failed"
+    outcomes: list[Any] = []
+    work(db, {"parent": of([1, 2]), "square": square}, on_result=outcomes.append)
+    assert "0: kills the run: 10 runs in a row died while it ran" in str(outcomes[-1].error)
+    assert row(db, "p//squares/1")["state"] == "completed"
