@@ -35,9 +35,8 @@ test: $(VENV)/tests   ## run all tests
 survival: $(VENV)/tests   ## kill at random what works on 1,000 samples (make test does it on 150)
 	CANARD_SURVIVAL=1000 $(BIN)/python -m pytest tests/test_survival_many.py $(ARGS)
 
-bench: $(VENV)/tests   ## run the benchmarks of tests/bench, where there are any
-	@if [ -d tests/bench ]; then $(BIN)/python -m pytest tests/bench -s $(ARGS); \
-		else echo 'There is no tests/bench, so nothing was measured.'; fi
+bench: $(VENV)/tests   ## run the benchmarks (docs/speed.md): figures with their goals; ARGS names some
+	$(BIN)/python -m tests.bench $(ARGS)
 
 docs: $(VENV)/tests   ## test the pages: links, Python blocks, command table
 	$(BIN)/python -m pytest -q tests/test_docs.py
