@@ -24,6 +24,10 @@ KeepAlive = Callable[[], None]
 _TICK_SECONDS = 1.0
 
 
+_TRIES_AFTER_KILLS = 3
+_FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+
+
 def _nothing() -> None:
     return
 
@@ -71,6 +75,14 @@ class Checker:
         self.close()
 
     def _ask(self, check: str, path: Path, keep_alive: KeepAlive) -> Findings:
+        for _ in range(_TRIES_AFTER_KILLS):
+            try:
+                return self._ask_once(check, path, keep_alive)
+            except _ChildKilled as killed:  # by somebody else, or for lack of memory: that says nothing of the file
+                ending = killed
+        return Findings((f"{path} could not be checked: the program for that was killed again and again ({ending})",))
+
+    def _ask_once(self, check: str, path: Path, keep_alive: KeepAlive) -> Findings:
         with self._child() as child:
             try:
                 answer = child.ask({"check": check, "path": str(path.absolute())}, keep_alive)
@@ -100,6 +112,10 @@ class Checker:
 
 class _ChildDied(Exception):
     """The child ended instead of answering; the text says how."""
+
+
+class _ChildKilled(Exception):
+    """The child was killed from outside before it answered; the text says how."""
 
 
 class _Child:
@@ -161,6 +177,8 @@ class _Child:
     def _ending(self) -> str:
         self._process.kill()  # its output is closed: it can only be ending
         code = self._process.wait()
+        if -code in _FROM_OUTSIDE:
+            raise _ChildKilled(f"signal {signal.Signals(-code).name}")
         return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
 
 

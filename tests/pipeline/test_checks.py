@@ -286,7 +286,12 @@ def test_no_child_is_started_for_a_file_that_is_not_parsed(tmp_path, checker):
     assert children() == []
 
 
-def test_a_crash_of_the_check_costs_one_file(tmp_path, bam, checker):
+@pytest.mark.parametrize(
+    ("number", "answer"),
+    [(signal.SIGSEGV, "crashed the program that checked it (signal SIGSEGV); it is probably damaged"),
+     (signal.SIGKILL, "")],
+)  # fmt: skip
+def test_a_crash_of_the_check_costs_one_file_and_a_kill_from_outside_none(bam, checker, number, answer):
     assert checker.output(bam) == []
     (child,) = children()
     child.send_signal(signal.SIGSTOP)  # so that the next question surely waits for its answer
@@ -295,9 +300,10 @@ def test_a_crash_of_the_check_costs_one_file(tmp_path, bam, checker):
     thread = threading.Thread(target=lambda: answers.append(checker.output(bam, asked.set)))
     thread.start()
     assert asked.wait(30)
-    child.kill()
+    child.send_signal(number)
+    child.send_signal(signal.SIGCONT)
     thread.join(30)
-    assert answers == [[f"{bam} crashed the program that checked it (signal SIGKILL); it is probably damaged"]]
+    assert answers == [[f"{bam} {answer}"] if answer else []]
     assert checker.output(bam) == []
     assert [other.pid for other in children()] != [child.pid]
 

@@ -1,0 +1,126 @@
+"""Stop means stop, run by run: terminals that close, second signals, programs that ignore TERM, a launcher that dies.
+
+Single signals and kills of the run are in test_survival.py, leases and trees in tests/execution.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import signal
+import subprocess
+import termios
+from pathlib import Path
+
+import duckdb
+import psutil
+import pytest
+
+from tests.conftest import wait_until
+from tests.program import LOG, command, environment, start
+
+STUBBORN = '''
+from canard_pipe import Pipeline, SampleRow
+
+class Row(SampleRow):
+    sample: str
+
+pipeline = Pipeline("stubborn", rows=Row, key="sample", limits={"one": 1})
+
+@pipeline.sample
+def one(sample, ctx):
+    ctx.step("tree", lambda: ctx.process(["bash", "-c", """
+        trap '' TERM HUP INT
+        (trap '' TERM; setsid sleep 101 & sleep 102) &
+        [ -e ../../../../../again ] && exit 0
+        touch ../../../../../running
+        while :; do sleep 103; done
+    """], limits=["one"]))
+'''
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "stubborn.py").write_text(STUBBORN)
+    (tmp_path / "samples.csv").write_text("sample\nA\nB\n")
+    return tmp_path
+
+
+LINE = ("run", "stubborn.py", "samples.csv")
+
+
+def at_work(folder: Path) -> list[psutil.Process]:
+    """The processes whose directory lies in the folder, whatever they have done to their environment."""
+    found = []
+    for process in psutil.process_iter(["cwd", "status"]):
+        inside = (process.info["cwd"] or "").startswith(str(folder))
+        if inside and process.info["status"] != psutil.STATUS_ZOMBIE and process.pid != os.getpid():
+            found.append(process)
+    return found
+
+
+def tasks(folder: Path) -> set[tuple[str, int]]:
+    with duckdb.connect(str(folder / ".canard" / "state.duckdb"), read_only=True) as con:
+        return set(con.execute("SELECT state, failures FROM canard_absurd.tasks").fetchall())
+
+
+def take_terminal() -> None:
+    """Make standard input the controlling terminal of a new session, as a login does."""
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_at_once_what_ignores_the_first(folder, number):
+    """BUGS 50: TERM is ignored, also by a session of its own; nothing is counted."""
+    run = start(folder, *LINE)
+    wait_until((folder / "running").exists, 30)
+    run.send_signal(number)
+    wait_until(lambda: "stopping" in (folder / LOG).read_text(), 30)
+    assert len(at_work(folder)) > 1, "the grace goes on"
+    run.send_signal(number)
+    assert run.wait(30) == 130
+    wait_until(lambda: not at_work(folder), 5)
+    assert tasks(folder) == {("ready", 0)}
+
+
+def test_a_terminal_that_closes_stops_the_run_and_all_that_it_has_started(folder):
+    """BUGS 50 c, with a real terminal: SIGHUP comes from the kernel, and nobody can read the output any more."""
+    ours, theirs = pty.openpty()
+    run = subprocess.Popen(
+        command(*LINE), cwd=folder, env=environment(TERM="xterm"), stdin=theirs, stdout=theirs, stderr=theirs,
+        preexec_fn=take_terminal,
+    )  # fmt: skip
+    os.close(theirs)
+    try:
+        wait_until((folder / "running").exists, 30, every_seconds=0.05)
+        os.close(ours)
+        assert run.wait(40) in (130, 1, 3)
+    finally:
+        run.kill()
+        run.wait()
+    wait_until(lambda: not at_work(folder), 5)
+    assert tasks(folder) == {("ready", 0)}
+
+
+def test_a_launcher_that_is_killed_takes_its_commands_along_and_the_run_goes_on(folder):
+    """BUGS 50: daemons included; the commands run again and nothing is counted."""
+    run = start(folder, *LINE)
+    try:
+        wait_until((folder / "running").exists, 30)
+        (launcher,) = [
+            child for child in psutil.Process(run.pid).children() if "launcher.py" in " ".join(child.cmdline())
+        ]
+        before = set(at_work(folder)) - {psutil.Process(run.pid), launcher}
+        before -= set(psutil.Process(run.pid).children())
+        assert before
+        (folder / "again").touch()
+        launcher.kill()
+        assert run.wait(60) == 0, (folder / LOG).read_text()
+    finally:
+        run.kill()
+        run.wait()
+    assert not [process for process in before if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
+    wait_until(lambda: not at_work(folder), 5)
+    assert tasks(folder) == {("completed", 0)}
