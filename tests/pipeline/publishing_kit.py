@@ -63,10 +63,14 @@ class Project:
         def act() -> dict[str, Path]:
             return self.publisher.publish(claim, files, subfolder, **options)
 
-        return claim.step(step, act)
+        places = claim.step(step, act)
+        if isinstance(claim.database, Database):
+            claim.database.writer.flush()  # that they are published waits for the next transaction
+        return places
 
     def rows(self, database: Database) -> list[tuple[str, str]]:
-        """Return target and state of every row of outputs."""
+        """Return target and state of every row of outputs, those that wait for the next transaction included."""
+        database.writer.flush()
         return sorted(database.store.sql("SELECT target, state FROM canard_absurd.outputs")[1])
 
     def result_files(self) -> dict[str, str]:
