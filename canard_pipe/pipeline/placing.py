@@ -25,6 +25,10 @@ _NOREPLACE, _EXCHANGE = 1, 2  # linux/fs.h
 _CANNOT = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
 
 
+class _FinishedByAnother(FileNotFoundError):
+    """What was staged has been put in its place meanwhile."""
+
+
 def aside_of(staged: Path) -> Path:
     """Return where the predecessor of ``staged`` is moved if it cannot be exchanged."""
     return staged.with_name(staged.name + ".old")
@@ -40,6 +44,8 @@ def place(staged: Path, target: Path, *, replace: bool, is_new: Callable[[], boo
     make_folders(target.parent)
     try:
         placed = _move(staged, target, replace=replace, is_new=is_new, at=at)
+    except _FinishedByAnother:  # what lies at ``staged`` by now is the predecessor, for the other to remove
+        return False
     except (FileExistsError, FileNotFoundError):
         if not os.path.lexists(staged):
             return False
@@ -144,7 +150,7 @@ def _locked(staged: Path, patience_seconds: float = 10.0) -> Iterator[None]:
             except OSError:
                 break  # no locks on this file system: the comparison by content is what remains
         if os.fstat(descriptor).st_ino != os.lstat(staged).st_ino:
-            raise FileNotFoundError(errno.ENOENT, "finished by another process", str(staged))
+            raise _FinishedByAnother(errno.ENOENT, "finished by another process", str(staged))
         yield
     finally:
         os.close(descriptor)
