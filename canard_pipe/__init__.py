@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     )
     from canard_pipe.execution.resources import Escalate
     from canard_pipe.execution.retry import Tries
+    from canard_pipe.pipeline.api import connect, serve, work
     from canard_pipe.pipeline.api import open as open
-    from canard_pipe.pipeline.api import work
     from canard_pipe.pipeline.definition import Pipeline
     from canard_pipe.pipeline.rows import FileCheck, InputFile, SampleRow
 
@@ -69,6 +69,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "open": "canard_pipe.pipeline.api",
     "work": "canard_pipe.pipeline.api",
+    "connect": "canard_pipe.pipeline.api",
+    "serve": "canard_pipe.pipeline.api",
     "Pipeline": "canard_pipe.pipeline.definition",
     "SampleRow": "canard_pipe.pipeline.rows",
     "InputFile": "canard_pipe.pipeline.rows",
@@ -83,11 +85,10 @@ __all__ = [
     "BudgetError", "CanardError", "CloseError", "CommandError", "CommandFailed", "CommandNotStarted",
     "CommandTimeout", "ConflictError", "ConnectionClosed", "Escalate", "ExtensionError", "FailureRecordingError",
     "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError", "MapFailed",
-    "OutputError", "OwnerUnreachable",
-    "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError", "PublishError", "ReplayError",
-    "RestoreError", "ResultUnavailable", "RetryPolicy", "SampleRow", "SampleSkipped", "SchemaError", "SheetError",
-    "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "Tries", "ValueEncodeError",
-    "__version__", "work",
+    "OutputError", "OwnerUnreachable", "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError", "PublishError",
+    "ReplayError", "RestoreError", "ResultUnavailable", "RetryPolicy", "SampleRow", "SampleSkipped", "SchemaError",
+    "SheetError", "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "Tries",
+    "ValueEncodeError", "__version__", "connect", "serve", "work",
 ]  # fmt: skip
 
 

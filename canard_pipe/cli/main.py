@@ -27,6 +27,8 @@ COMMANDS = {
     "config": ("configuring", "Show every setting, its value and where it comes from"),
     "sql": ("asking", "Ask the state in SQL, also while a run is going"),
     "backup": ("steering", "Copy the state to a new file, also while a run is going"),
+    "serve": ("sharing", "Own the state for workers of other processes and machines"),
+    "worker": ("sharing", "Take samples of a run that another process or machine owns"),
     "demo": ("demo", "Run the packaged example on made data"),
 }
 EXIT_STATUS = """\

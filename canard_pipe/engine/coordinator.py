@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 POLL_SECONDS, REAP_LIMIT = 1.0, 64
+OWNERSHIP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class Coordinator:
         self._thread: threading.Thread | None = None
         self._over = threading.Event()
         self._closed = False
+        self._next_renewal = float("-inf")
         self._status = CoordinatorStatus("idle", POLL_SECONDS, REAP_LIMIT, 0, 0, 0, None)
 
     def start(self, *, poll_seconds: float = POLL_SECONDS, reap_limit: int = REAP_LIMIT) -> bool:
@@ -126,7 +128,14 @@ class Coordinator:
     def _poll(self) -> None:
         reaped = self._database.reap(limit=self._status.reap_limit)
         woken = self._database.wake()
+        self._renew_ownership()
         self._note("running", polled=1, reaped=reaped, woken=woken)
+
+    def _renew_ownership(self) -> None:
+        ownership, now = self._database.ownership, self._database.clock.monotonic()
+        if ownership is not None and now >= self._next_renewal:
+            ownership.renew()
+            self._next_renewal = now + OWNERSHIP_SECONDS
 
     def _note(self, state: str, *, polled: int = 0, reaped: int = 0, woken: int = 0, error: str | None = None) -> None:
         last = self._status

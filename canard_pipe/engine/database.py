@@ -150,6 +150,16 @@ class Database(Tasks):
                 self.ownership.publish(self._server.uri, token)
         return self._server.uri
 
+    @property
+    def uri(self) -> str | None:
+        """Where this listens, None where it does not."""
+        return None if self._server is None else self._server.uri
+
+    @property
+    def token(self) -> str | None:
+        """What others need to be answered; whoever has it may execute any SQL. None where this does not listen."""
+        return None if self._server is None else self._server.token
+
     def _answer(self, text: str) -> str:
         service = self._service
         return closed_answer() if service is None else service.answer(text)

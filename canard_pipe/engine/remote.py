@@ -114,10 +114,10 @@ class RemoteDatabase(Tasks):
         return answer["value"]
 
     def disown(self) -> int:
-        """Give back what the owner counts as claimed by this process and nobody here works on; return how many.
+        """See Tasks; return how many.
 
-        After answers were lost: a claim that never arrived, a handler that has ended since its step could not be saved.
-        Nothing is counted for them. Call while no claim is being asked for.
+        A claim that never arrived, a handler that has ended since its step could not be saved: nothing is counted
+        for them. Call while no claim is being asked for.
         """
         tokens = [claim.token for claim in self._claims.all() if not claim.abandoned]
         return int(self.ask("disown", holder=self.identity, tokens=tokens))

@@ -135,6 +135,10 @@ class Tasks(ABC):
     def cancel_tasks(self, ids: Collection[str]) -> list[tuple[int, str]]:
         """Cancel the unfinished tasks among ``ids`` and their items at once; return ``seq`` and id of each."""
 
+    def disown(self) -> int:
+        """Give back what is claimed for this process and nobody here works on, after answers were lost."""
+        return 0
+
     def mind_the_clock(self) -> None:  # noqa: B027 - the owner minds its own
         """If the owner's process stood still or wall time was set: move all live leases by the gap, before all else."""
 

@@ -21,6 +21,7 @@ from canard_pipe.errors import (
     InputError,
     LeaseLost,
     MapFailed,
+    OwnerUnreachable,
     RestoreError,
     StorageError,
     TaskReleased,
@@ -174,6 +175,7 @@ def _record(claim: Claim, error: Exception, failure: Failure) -> Outcome:
 class Worker:
     """N slots that take tasks from a database until told to stop. One worker per run.
 
+    ``away`` is asked, when the owner of the file cannot be reached, whether to go on; without it that ends the work.
     A failed task comes again after ``failure_delay`` seconds, or as ``retry`` says: one policy, or one for each name.
     """
 
@@ -195,6 +197,7 @@ class Worker:
         finished: Callable[[], bool] = lambda: False,
         describe: Describe = describe,
         retry: RetryPolicy | Mapping[str, RetryPolicy] | None = None,
+        away: Callable[[OwnerUnreachable], bool] | None = None,
     ) -> None:
         if not handlers or not all(callable(handler) for handler in handlers.values()):
             raise InputError("handlers must map task names to functions")
@@ -214,6 +217,7 @@ class Worker:
         self._busy = 0
         self._next_sweep = float("-inf")
         self._item_ended = False
+        self._away, self._abandoned = away, False
         self._broken: BaseException | None = None
 
     def stop(self) -> None:
@@ -254,7 +258,9 @@ class Worker:
                 if self._broken is not None or self.stopping:
                     break
                 was_busy = free < self.slots  # then a handler may make work after this claim has found none
-                claims = self._claim(min(free, max_tasks - taken))
+                claims = self._claim_if_reached(min(free, max_tasks - taken))
+                if claims is None:
+                    continue
                 taken += len(claims)
                 self._start(claims, submit)
                 if claims:
@@ -283,7 +289,20 @@ class Worker:
                     claim.release()
             raise
 
+    def _claim_if_reached(self, most: float) -> list[Claim] | None:
+        """Claim; None if the owner was away, which can have cost a claim that was granted."""
+        try:
+            return self._claim(most)
+        except OwnerUnreachable as error:
+            self._abandoned = True
+            if self._away is None or not self._away(error):
+                raise
+            return None
+
     def _claim(self, most: float) -> list[Claim]:
+        if self._abandoned:
+            self.database.disown()
+            self._abandoned = False
         self._sweep()
         limit = int(min(most, self.slots))
         claims = self._claim_at_most(limit)
@@ -351,7 +370,13 @@ class Worker:
                 self._changed.notify_all()
 
     def _attempt_here(self, claim: Claim) -> None:
-        outcome = run(claim, self.handlers[claim.name], self._failure_delay, describe=self._describe)
+        try:
+            outcome = run(claim, self.handlers[claim.name], self._failure_delay, describe=self._describe)
+        except (OwnerUnreachable, FailureRecordingError) as error:
+            if self._away is None or not isinstance(getattr(error, "storage_error", error), OwnerUnreachable):
+                raise
+            claim.abandoned = self._abandoned = True  # given back when the owner answers again
+            outcome = Outcome(claim.id, claim.attempt, "lost", None, error=error)
         if mapping.MARK in claim.id:
             self._item_ended = True
         if self._on_result is not None:

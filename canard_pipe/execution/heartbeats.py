@@ -30,10 +30,13 @@ class _Kept:
 
 
 class Heartbeats:
-    """Renews each claim in time while it is registered; the earliest that is due takes all others along."""
+    """Renews each claim in time while it is registered; the earliest that is due takes all others along.
 
-    def __init__(self, renew: Renew, monotonic: Callable[[], float]) -> None:
-        self._renew, self._monotonic = renew, monotonic
+    Its command counts as overdue ``margin_seconds`` before the lease must have run out, at most half of the lease.
+    """
+
+    def __init__(self, renew: Renew, monotonic: Callable[[], float], margin_seconds: float = 0.0) -> None:
+        self._renew, self._monotonic, self._margin_seconds = renew, monotonic, margin_seconds
         self._changed = threading.Condition()
         self._kept: dict[int, _Kept] = {}
         self._closed = False
@@ -85,7 +88,11 @@ class Heartbeats:
             if gap > PAUSE_SECONDS:
                 for kept in self._kept.values():
                     kept.confirmed += gap
-            return [kept.claim for kept in self._kept.values() if now - kept.confirmed >= kept.claim.lease_seconds]
+            return [kept.claim for kept in self._kept.values() if now - kept.confirmed >= self._longest(kept.claim)]
+
+    def _longest(self, claim: Leaseholder) -> float:
+        """Seconds without a confirmed renewal after which the claim's command has to end."""
+        return max(claim.lease_seconds - self._margin_seconds, claim.lease_seconds / 2)
 
     def _run(self) -> None:
         while True:

@@ -65,7 +65,8 @@ class LocalExecutor:
     this run go on with another. ``renew`` is called with all claims that wait or run, each time the earliest
     renewal is due. ``keep_open`` gives the descriptors the launcher has to hold: the owner's lock.
     ``grace_seconds`` lie between TERM and KILL, ``linger_seconds`` are left to processes that a command leaves
-    behind in its own session. All methods may be called from any thread.
+    behind in its own session. ``margin_seconds`` before the end of a lease that cannot be renewed its command is ended:
+    where another machine may take the task then. All methods may be called from any thread.
     """
 
     name = "local"
@@ -80,13 +81,14 @@ class LocalExecutor:
         grace_seconds: float = 10.0,
         linger_seconds: float = 2.0,
         keep_open: Callable[[], Sequence[int]] = tuple,
+        margin_seconds: float = 0.0,
     ) -> None:
         self.budget = budget
         self.run_token = secrets.token_hex(16)
         self.grace_seconds, self.linger_seconds = grace_seconds, linger_seconds
         self._clock = clock or SystemClock()
         self._keep_open = keep_open
-        self._heartbeats = Heartbeats(renew, self._clock.monotonic)
+        self._heartbeats = Heartbeats(renew, self._clock.monotonic, margin_seconds)
         self._lock = threading.RLock()
         self._starting = threading.Lock()  # taken first: nothing starts while a dead one's rest is ended
         self._admitted: set[_Admitted] = set()

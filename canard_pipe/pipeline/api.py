@@ -1,4 +1,4 @@
-"""The engine by itself, as a program uses it: open a database whose handlers can run commands, and work on it."""
+"""The engine by itself, as a program uses it: open, serve or connect to a database, and work on it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine import worker
+from canard_pipe.engine.claim import Claim, Grant
 from canard_pipe.engine.clock import Clock, SystemClock
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.remote import RemoteDatabase
+from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.worker import Handler
 from canard_pipe.errors import CloseError, ConnectionClosed
 from canard_pipe.execution.command import Command
@@ -20,9 +23,14 @@ from canard_pipe.execution.executor import Leaseholder, RunningCommand, Slot
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, Most, Request, machine_cpus, machine_memory, parse_memory
 
+MARGIN_SECONDS = 12.0  # a command gets 10 s between TERM and KILL
+
 
 class CommandDatabase(Database):
-    """A database whose claims run commands: what :func:`open` returns. Its executor starts with the first command."""
+    """A database whose claims run commands: what :func:`open` and :func:`serve` return.
+
+    Its executor starts with the first command.
+    """
 
     def __init__(self, path: Path | None, *, root: Path, executor: LazyExecutor, work: Path, **options: Any) -> None:
         self._executor = executor
@@ -33,14 +41,23 @@ class CommandDatabase(Database):
 
     def close(self) -> None:
         """End every command, then close as a Database does (F4)."""
-        problems: list[Exception] = []
-        for step in (self._executor.close, super().close):
-            try:
-                step()
-            except Exception as error:
-                problems.append(error)
-        if problems:
-            raise CloseError("closing the database failed", problems)
+        _close_all(self._executor.close, super().close)
+
+
+class RemoteCommandDatabase(RemoteDatabase):
+    """A connection to a served database, whose claims run commands on this machine: what :func:`connect` returns."""
+
+    def __init__(self, uri: str, token: str, *, executor: LazyExecutor, work: Path | None, **options: Any) -> None:
+        self._executor = executor
+
+        def context(tasks: Tasks, grant: Grant) -> Claim:
+            return contexts(executor, tasks.root / "work" if work is None else work)(tasks, grant)
+
+        super().__init__(uri, token, claim_type=context, **options)
+
+    def close(self) -> None:
+        """End every command, then disconnect (F4)."""
+        _close_all(self._executor.close, super().close)
 
 
 class LazyExecutor:
@@ -48,9 +65,9 @@ class LazyExecutor:
 
     name, suspends = LocalExecutor.name, LocalExecutor.suspends
 
-    def __init__(self, budget: Budget, clock: Clock | None = None) -> None:
+    def __init__(self, budget: Budget, clock: Clock | None = None, *, margin_seconds: float = 0.0) -> None:
         self.budget = budget
-        self._clock = clock
+        self._clock, self._margin_seconds = clock, margin_seconds
         self._lock = threading.Lock()
         self._started: LocalExecutor | None = None
         self._closed = False
@@ -66,7 +83,10 @@ class LazyExecutor:
             if self._closed:
                 raise ConnectionClosed("the database is closed: no command can start")
             if self._started is None:
-                executor = LocalExecutor(self.budget, clock=self._clock, keep_open=lambda: self.keep_open())
+                executor = LocalExecutor(
+                    self.budget, clock=self._clock, keep_open=lambda: self.keep_open(),
+                    margin_seconds=self._margin_seconds,
+                )
                 self._started = executor.__enter__()
             started = self._started
         return started.admit(claim, command, request, step)
@@ -118,25 +138,87 @@ def open(
     Raises StateHeld, SchemaError, StorageError.
     """
     in_memory = os.fspath(path) == ":memory:"
-    file = None if in_memory else Path(os.path.abspath(path))  # noqa: PTH100 - links are not followed
+    file = None if in_memory else _absolute(path)
     root = Path.cwd() if file is None else file.parent
     clock = clock or SystemClock()
-    memory_bytes = machine_memory() if memory is None else parse_memory(memory)
-    budget = Budget(cpus or machine_cpus(), memory_bytes, limits, monotonic=clock.monotonic)
-    executor = LazyExecutor(budget, clock)
+    executor = LazyExecutor(_budget(cpus, memory, limits, clock), clock)
     return CommandDatabase(
         file,
         root=root,
         executor=executor,
-        work=root / "work" if work is None else Path(os.path.abspath(work)),  # noqa: PTH100 - links are not followed
+        work=root / "work" if work is None else _absolute(work),
         clock=clock,
         wait_seconds=wait_seconds,
         types=types,
     )
 
 
+def serve(
+    path: str | Path, uri: str | None = None, token: str | None = None, *, wait_seconds: float = 5.0,
+    sweep_seconds: float = 0.5, types: Iterable[type] = (),
+) -> CommandDatabase:
+    """Open or create a database and let other processes work on it; use it as a context manager (F2).
+
+    They :func:`connect` to its ``uri`` with its ``token``: by default a free port of this machine and a random token,
+    which are also in ``owner.json`` beside the file (mode 0600). ``uri`` is ``quack:HOST:PORT``. The token grants any
+    SQL, so it is as good as the file. No handler runs here; every ``sweep_seconds`` expired and waiting tasks are
+    looked after. Raises as :func:`open`, and ExtensionError, StorageError if it cannot listen.
+    """
+    database = open(path, wait_seconds=wait_seconds, types=types)
+    try:
+        database.serve(uri, token)
+        database.coordinator.start(poll_seconds=sweep_seconds)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def connect(
+    uri: str, token: str, *, root: str | Path | None = None, work: str | Path | None = None, cpus: float | None = None,
+    memory: str | int | None = None, limits: Mapping[str, int] | None = None, types: Iterable[type] = (),
+    timeout_seconds: float = 30.0, tls: bool | None = None,
+) -> RemoteCommandDatabase:
+    """Connect to a served database and return it; it is used like one of :func:`open` (F3).
+
+    Commands of handlers run on this machine, within ``cpus``, ``memory`` and ``limits``, in folders below ``work``:
+    by default ``work`` in the owner's folder, which must be there on this machine too. ``root`` is that folder's place
+    here if it is another. ``timeout_seconds`` bounds each message. ``tls``: whether to speak HTTPS, as to a proxy
+    before the owner; by default to other machines only.
+    Raises StorageError (nobody listens, wrong token), SchemaError, ExtensionError.
+    """
+    clock = SystemClock()
+    return RemoteCommandDatabase(
+        uri, token, executor=LazyExecutor(_budget(cpus, memory, limits, clock), clock, margin_seconds=MARGIN_SECONDS),
+        root=None if root is None else _absolute(root), work=None if work is None else _absolute(work), clock=clock,
+        types=types, timeout_seconds=timeout_seconds, tls=tls,
+    )
+
+
+def _budget(
+    cpus: float | None, memory: str | int | None, limits: Mapping[str, int] | None, clock: Clock
+) -> Budget:
+    memory_bytes = machine_memory() if memory is None else parse_memory(memory)
+    return Budget(cpus or machine_cpus(), memory_bytes, limits, monotonic=clock.monotonic)
+
+
+def _absolute(path: str | Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100 - links are not followed
+
+
+def _close_all(*steps: Callable[[], None]) -> None:
+    problems: list[Exception] = []
+    for step in steps:
+        try:
+            step()
+        except Exception as error:
+            problems.append(error)
+    if problems:
+        raise CloseError("closing the database failed", problems)
+
+
 def work(
-    database: Database,
+    database: Tasks,
     handlers: Mapping[str, Handler],
     *,
     max_tasks: float = float("inf"),

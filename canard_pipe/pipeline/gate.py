@@ -8,8 +8,26 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.tasks import Tasks
 from canard_pipe.pipeline import cohorts, items
 from canard_pipe.pipeline.definition import Pipeline
+
+
+class OnceFirst:
+    """Lets once functions go before the others of a pipeline."""
+
+    def __init__(self, tasks: Tasks, pipeline: Pipeline) -> None:
+        self._tasks, self._pipeline = tasks, pipeline
+        self._once = with_items(function.name for function in pipeline.of_kind("once"))
+        self._all = with_items(pipeline.functions)
+        self._done = not self._once
+
+    def names(self) -> frozenset[str]:
+        """Return the names of the tasks that may be claimed: of functions, and of their items."""
+        if not self._done:
+            ((left,),) = self._tasks.query("once_open", pipeline=self._pipeline.name)
+            self._done = left == 0
+        return self._all if self._done else self._once
 
 
 class Gate:
@@ -27,16 +45,7 @@ class Gate:
         self._only = only
         self._lock = threading.Lock()
         self._settled = False
-        self._once = _with_items(function.name for function in pipeline.of_kind("once"))
-        self._all = _with_items(pipeline.functions)
-        self._once_done = not self._once
-
-    def names(self) -> frozenset[str]:
-        """Return the names of the tasks that may be claimed: of functions, and of their items."""
-        if not self._once_done:
-            ((left,),) = self._database.query("once_open", pipeline=self._pipeline.name)
-            self._once_done = left == 0
-        return self._all if self._once_done else self._once
+        self.names = OnceFirst(database, pipeline).names
 
     def ids(self) -> list[str] | None:
         """Return the ids of the tasks that may be claimed; None for all."""
@@ -76,6 +85,6 @@ class Gate:
         return int(left) == 0
 
 
-def _with_items(functions: Iterable[str]) -> frozenset[str]:
+def with_items(functions: Iterable[str]) -> frozenset[str]:
     names = list(functions)
     return frozenset([*names, *map(items.task_name, names)])

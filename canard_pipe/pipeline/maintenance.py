@@ -13,6 +13,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.service import Offer
 from canard_pipe.engine.worker import Worker
 from canard_pipe.errors import CanardError, StateHeld
 from canard_pipe.execution.executor import Executor
@@ -47,11 +48,14 @@ class Maintenance:
         take_snapshot: Callable[[bool], dict[str, Any]],
         observer: Observer,
         join: Callable[[Collection[str]], None],
+        offer: Offer | None = None,
+        noticed: Callable[[], None] = lambda: None,
         leave: Callable[[int], object] = os._exit,
     ) -> None:
         self._database, self._worker, self._executor = database, worker, executor
         self._pipeline, self._state = pipeline, state
         self._take_snapshot, self._observer, self._join = take_snapshot, observer, join
+        self._offer, self._noticed = offer, noticed
         self._signals = 0
         self._answered = 0
         self._ending = False
@@ -191,6 +195,6 @@ class Maintenance:
 
     def _serve(self) -> None:
         try:
-            self._database.serve()
+            self._database.serve(offer=self._offer, noticed=self._noticed)
         except CanardError as error:
             self._observer.note(f"other terminals see only status.json meanwhile: {error}")

@@ -319,6 +319,8 @@ class _Run:
                     take_snapshot=lambda finished: self._snapshot(executor, finished=finished),
                     observer=self.observer,
                     join=join,
+                    offer=lambda: (gate.names(), gate.ids()),
+                    noticed=gate.look_again,
                 )
             )
             with keeper.signals():

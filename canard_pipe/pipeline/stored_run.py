@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.writer import Row
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline.prepare import Prepared
@@ -77,7 +78,7 @@ def run_row(database: Database, run_id: str, options: RunOptions, prepared: Prep
     }
 
 
-def stored_options(database: Database, state: Path) -> RunOptions:
+def stored_options(database: Tasks, state: Path) -> RunOptions:
     """Return the options of the latest run. Raises InputError if there was none."""
     rows = database.query("latest_run")
     if not rows:

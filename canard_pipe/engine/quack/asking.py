@@ -12,7 +12,7 @@ from canard_pipe.engine.literals import literal
 from canard_pipe.engine.quack.extensions import load_extensions
 from canard_pipe.engine.quack.remote import explained
 from canard_pipe.engine.quack.serving import FUNCTION, LOOPBACK, address, probe
-from canard_pipe.errors import ConnectionClosed, OwnerUnreachable
+from canard_pipe.errors import ConnectionClosed, InputError, OwnerUnreachable
 
 _ASK = "FROM quack_query(?, ?, token := ?, disable_ssl := ?)"
 
@@ -40,6 +40,8 @@ class Asking:
         environment: with one set, the token would go to the proxy.
         """
         host, _ = address(uri)
+        if not token:
+            raise InputError(f"the owner at {uri} wants a token, and none was given")
         self.uri, self._token, self._timeout_seconds = uri, token, timeout_seconds
         self._plain = host in LOOPBACK if tls is None else not tls
         if self._plain:

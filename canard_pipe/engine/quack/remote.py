@@ -223,5 +223,5 @@ def explained(error: duckdb.Error, uri: str, operation: str) -> StorageError:
 
 def _remote_text(error: duckdb.Error) -> str:
     # The driver adds its own statement, which says nothing to the reader.
-    text = re.sub(r"\n+LINE \d+: CREATE OR REPLACE TEMP TABLE answer AS [\s\S]*\Z", "", str(error))
+    text = re.sub(r"\n+LINE \d+: (?:CREATE OR REPLACE TEMP TABLE answer AS )?FROM quack_query[\s\S]*\Z", "", str(error))
     return text.removeprefix("Invalid Input Error: ").removeprefix("IO Error: ").strip()

@@ -28,8 +28,8 @@ def new_token() -> str:
 class Server:
     """A database that listens. Made by :func:`serve`; end it with :meth:`stop` or ``with``."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, uri: str) -> None:
-        self.uri = uri
+    def __init__(self, connection: duckdb.DuckDBPyConnection, uri: str, token: str) -> None:
+        self.uri, self.token = uri, token
         self._connection: duckdb.DuckDBPyConnection | None = connection
 
     def __enter__(self) -> Server:
@@ -72,17 +72,19 @@ def serve(
     try:
         # 1.5.5 takes no port 0. Holding the free port until the server has it keeps it from everybody else; both set
         # SO_REUSEPORT, and a socket that does not listen gets no connections.
+        host, port = (LOOPBACK[0], 0) if uri is None else address(uri)
         with socket.socket() as placeholder:
-            if uri is None:
+            if port == 0:
                 if hasattr(socket, "SO_REUSEPORT"):
                     placeholder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-                placeholder.bind((LOOPBACK[0], 0))
-                uri = f"quack:{LOOPBACK[0]}:{placeholder.getsockname()[1]}"
+                placeholder.bind((host, 0))
+                port = placeholder.getsockname()[1]
             else:
-                _require_free(uri)
+                _require_free(host, port)
+            uri = f"quack:{host}:{port}"
             own.execute(
                 "SELECT listen_uri FROM quack_serve(?, token := ?, allow_other_hostname := ?)",
-                [uri, token, address(uri)[0] not in LOOPBACK],
+                [uri, token, host not in LOOPBACK],
             ).fetchall()
     except (duckdb.Error, OSError) as error:
         own.close()
@@ -90,7 +92,7 @@ def serve(
     except BaseException:
         own.close()
         raise
-    server = Server(own, uri)
+    server = Server(own, uri, token)
     try:
         probe(uri, answer_seconds)
     except StorageError as error:
@@ -103,11 +105,11 @@ def serve(
     return server
 
 
-def _require_free(uri: str) -> None:
-    # The server sets SO_REUSEPORT: two of them at one port would share what comes.
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # what an earlier server left in TIME_WAIT is free
-        trial.bind(address(uri))
+def _require_free(host: str, port: int) -> None:
+    # The server sets SO_REUSEPORT: two of them at one port would share what comes. Binding for a trial would also find
+    # what a server that was killed has left there, which hinders nobody.
+    with suppress(OSError), socket.create_connection((host, port), timeout=1.0):
+        raise StorageError(f"something listens at {host}:{port} already", operation="serve")
 
 
 def let_ask(connection: duckdb.DuckDBPyConnection, answer: Callable[[str], str]) -> None:
