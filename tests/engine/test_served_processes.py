@@ -145,9 +145,9 @@ def assert_kept(site: Site, ids: list[str]) -> None:
             record = database.inspect(id)
             assert record is not None
             assert record.state == "completed"
-            assert [step.name for step in record.checkpoints] == ["a", "b", "c"]
-            for step in record.checkpoints:
-                assert set(seen[id, step.name].values()) == {step.value}, "a stale write was accepted"
+            assert [saved.name for saved in record.checkpoints] == ["a", "b", "c"]
+            for saved in record.checkpoints:
+                assert set(seen[id, saved.name].values()) == {saved.value}, "a stale write was accepted"
 
 
 def test_garbage_at_the_port_harms_nobody(site):
