@@ -85,9 +85,9 @@ __all__ = [
     "BudgetError", "CanardError", "CloseError", "CommandError", "CommandFailed", "CommandNotStarted",
     "CommandTimeout", "ConflictError", "ConnectionClosed", "Escalate", "ExtensionError", "FailureRecordingError",
     "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError", "MapFailed",
-    "OutputError", "OwnerUnreachable", "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError", "PublishError",
-    "ReplayError", "RestoreError", "ResultUnavailable", "RetryPolicy", "SampleRow", "SampleSkipped", "SchemaError",
-    "SheetError", "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "Tries",
+    "OutputError", "OwnerUnreachable", "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError",
+    "PublishError", "ReplayError", "RestoreError", "ResultUnavailable", "RetryPolicy", "SampleRow", "SampleSkipped",
+    "SchemaError", "SheetError", "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "Tries",
     "ValueEncodeError", "__version__", "connect", "serve", "work",
 ]  # fmt: skip
 
