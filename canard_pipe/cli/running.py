@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 @click.option(
     "--only", metavar="SAMPLE", multiple=True, help="Run only this sample, or those like 'S1*'; may be repeated."
 )
+@click.option(
+    "--drop-intermediates", is_flag=True, default=None, help="Remove what a sample's commands made once it is done."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would run; run nothing.")
 @click.option("--rerun-changed", is_flag=True, help="Make samples anew whose input changed after they were done.")
 @click.option("--accept-changed", is_flag=True, help="Keep the results of such samples and say no more about it.")
@@ -76,6 +79,7 @@ def run(
     profile: str | None,
     suspend_always: bool,
     only: tuple[str, ...],
+    drop_intermediates: bool | None,
     dry_run: bool,
     rerun_changed: bool,
     accept_changed: bool,
@@ -104,6 +108,7 @@ def run(
             "work": work,
             "results": results,
             "executor": executor,
+            "drop_intermediates": drop_intermediates,
             "slurm.max_jobs": max_jobs,
             "slurm.cancel_jobs": cancel_jobs or None,
         },
@@ -128,6 +133,7 @@ def run(
         slurm=settings.table("slurm"),
         suspend_always=suspend_always,
         only=only,
+        drop_intermediates=settings["drop_intermediates"],
         dry_run=dry_run,
         rerun_changed=rerun_changed,
         accept_changed=accept_changed,

@@ -22,7 +22,7 @@ from canard_pipe.execution.channel import end_processes_of_run
 from canard_pipe.execution.executor import Executor
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
-from canard_pipe.pipeline import cohorts, maintenance, outlook, planning, retrying, snapshot
+from canard_pipe.pipeline import cleaning, cohorts, maintenance, outlook, planning, retrying, snapshot
 from canard_pipe.pipeline.access import open_view
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.context import RunSetting, context_factory, handlers
@@ -343,6 +343,8 @@ class _Run:
             self.observer.ended(
                 kind, sample, "skipped" if skipped else "done", outcome.result.reason if skipped else ""
             )
+            if self.options.drop_intermediates and kind == "sample":
+                cleaning.drop(self.database, self.options.launch, self.options.work, outcome.id)
         elif outcome.status == "failed":
             state = "failed" if outcome.state == "failed" else "waiting"
             self.observer.ended(kind, sample, state, "" if outcome.error is None else text_of(outcome.error))

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from canard_pipe.pipeline import outputs, placing
 from canard_pipe.pipeline.outputs import AcceptId, Database, Output
@@ -111,25 +111,39 @@ def _resembles(path: Path, content: Content) -> bool:
     return (seen.kind, seen.size) == (content.kind, content.size)
 
 
-def sweep(database: Database, state: Path, results: Path) -> list[Path]:
-    """Remove staging files that neither an accepted row nor a running attempt needs; return them."""
+class Reading(Protocol):
+    """Where rows are read: the database itself, or a look at it from outside."""
+
+    def query(self, name: str, **params: Any) -> list[tuple[Any, ...]]: ...
+
+
+def left_over(reading: Reading, state: Path, results: Path) -> list[Path]:
+    """Return the staging files that neither an accepted row nor a running attempt needs."""
     found = [
         path
         for folder in (state / "staging", results / STAGING_IN_RESULTS)
         if folder.is_dir()
         for path in sorted(folder.iterdir())
     ]
-    running = {(seq, attempt) for seq, attempt in database.query("running_attempts")}  # remote workers go on
-    needed = {Path(output.staging).name for output in outputs.accepted(database)}
-    removed: list[Path] = []
+    running = {(seq, attempt) for seq, attempt in reading.query("running_attempts")}  # remote workers go on
+    rows = reading.query("accepted_outputs", task_seq=None)
+    needed = {Path(Output(*row).staging).name for row in rows}
+    free = []
     for path in found:
         accept_id = AcceptId.parse(path.name)
         if accept_id is None or str(accept_id) in needed:
             continue
         if (accept_id.task_seq, accept_id.attempt) not in running:
-            discard(path)
-            removed.append(path)
-    if not running:
+            free.append(path)
+    return free
+
+
+def sweep(database: Database, state: Path, results: Path) -> list[Path]:
+    """Remove staging files that neither an accepted row nor a running attempt needs; return them."""
+    removed = left_over(database, state, results)
+    for path in removed:
+        discard(path)
+    if not database.query("running_attempts"):
         with contextlib.suppress(OSError):  # not there, or not empty
             (results / STAGING_IN_RESULTS).rmdir()
     return removed

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.errors import InputError
-from canard_pipe.pipeline import requests, retrying
+from canard_pipe.pipeline import cleaning, requests, retrying
 from canard_pipe.pipeline.run import open_state
 from canard_pipe.pipeline.scheduling import see_jobs_out
 from canard_pipe.pipeline.stored_run import stored_options
@@ -30,6 +30,14 @@ def backup_stored(state: Path, launch: Path, path: Path) -> str:
     """Back the state up to a new file and say so. Raises InputError if it exists, StateHeld."""
     with open_state(state, launch) as database:
         return requests.backup(database, str(path))
+
+
+def clean_stored(state: Path, launch: Path, *, older_than_us: int) -> tuple[list[cleaning.Removable], int]:
+    """Remove what may go (see cleaning.py); return it, and how many bytes were freed. Raises StateHeld."""
+    with open_state(state, launch) as database:
+        where = cleaning.places(database, launch, state)
+        found = cleaning.everything(database, where, older_than_us=older_than_us)
+        return found, cleaning.remove(found, where.works)
 
 
 def write_sql(state: Path, launch: Path, text: str) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -40,6 +40,7 @@ class RunOptions:
     memory_bytes: int | None = None
     slots: int | None = None
     only: tuple[str, ...] = ()
+    drop_intermediates: bool = False
     limits: Mapping[str, int] = field(default_factory=dict)
     executor: str = "local"
     slurm: Mapping[str, Any] = field(default_factory=dict)
@@ -50,7 +51,7 @@ class RunOptions:
 
 
 _PATHS = ("folder", "work", "results")
-_PLAIN = ("cpus", "memory_bytes", "slots", "limits", "executor", "slurm", "suspend_always")
+_PLAIN = ("cpus", "memory_bytes", "slots", "drop_intermediates", "limits", "executor", "slurm", "suspend_always")
 _OF_SHEET = ("delimiter", "encoding", "format", "pad", "twins", "expand", "checksums", "skip_bad_rows")
 _LISTS_OF_SHEET, _PATHS_OF_SHEET = ("columns", "on"), ("units", "folder")
 

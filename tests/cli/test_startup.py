@@ -28,7 +28,7 @@ def loaded_after(code: str) -> list[str]:
         "import canard_pipe, canard_pipe.cli.main",
         "from canard_pipe.cli.main import invoke; invoke(['--version'])",
         "from canard_pipe.cli.main import invoke; invoke(['--help'])",
-        "from canard_pipe.cli import running, looking, steering, asking, configuring, demo",
+        "from canard_pipe.cli import running, looking, steering, asking, cleaning, configuring, demo",
     ],
 )
 def test_nothing_heavy_is_imported_before_a_command_needs_it(code):

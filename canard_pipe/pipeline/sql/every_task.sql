@@ -1,0 +1,1 @@
+SELECT id FROM canard_absurd.tasks;

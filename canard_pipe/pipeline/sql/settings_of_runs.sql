@@ -1,0 +1,1 @@
+SELECT DISTINCT settings FROM canard_absurd.runs ORDER BY settings;
