@@ -60,6 +60,8 @@ class Try:
         if self.cause == "timeout":
             limit = "" if self.time_seconds is None else f" of {duration(self.time_seconds)}"
             return f"ended since it ran longer than its time{limit}"
+        if self.cause == "oom" and (self.signal, self.exit_code) == (None, None):
+            return f"ended since it used more than its memory of {memory(self.memory_bytes or 0)}"
         return exit_in_words(self.exit_code, self.signal)
 
 
@@ -305,6 +307,8 @@ def _failure_lines(found: Explanation) -> list[str]:
         lines.append(f"cause: {visible(message[0])}")
         if "folder" not in cause:  # else what follows says it
             lines += [f"       {visible(line)}" for line in message[1:12]]
+    if cause.get("kind"):
+        lines.append(": ".join(visible(str(each)) for each in ("kind", cause["kind"], cause.get("evidence")) if each))
     if cause.get("where"):
         lines.append(f"raised: {cause.get('type', '')} at {visible(str(cause['where']))}")
     if failed is not None:

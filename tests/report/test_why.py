@@ -209,3 +209,15 @@ def test_a_sample_that_was_made_and_changed_later_is_not_told_an_old_failure_as_
     assert text.startswith("A is changed")
     assert "cause:" not in text
     assert "failed after" in text  # the history still has it
+
+
+def test_a_lack_of_memory_is_told_with_what_shows_it(made):
+    made.plan("A")
+    claim = made.claim()
+    folder = made.command(claim, "align", exit_code=None, cause="oom")
+    cause = {"kind": "oom", "folder": str(folder), "oom": True, "evidence": "it used 9 bytes and had asked for 4"}
+    claim.fail("its memory ran out", fatal=True, cause=cause)
+    text, _ = why(made, "A")
+    assert "kind: oom: it used 9 bytes and had asked for 4" in text
+    assert "ended: ended since it used more than its memory" in text
+    assert "hint: it needs more memory" in text
