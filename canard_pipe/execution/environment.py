@@ -24,6 +24,7 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 PROXIES = re.compile(r"(https?|ftp|all|no)_proxy", re.IGNORECASE)
@@ -35,8 +36,12 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEX
 
 def passed(run: Mapping[str, str]) -> dict[str, str]:
     """Return the part of the run's environment that every command gets."""
-    kept = {name: value for name, value in run.items() if _PASSED.fullmatch(name) or PROXIES.fullmatch(name)}
-    return {"PATH": os.defpath} | kept
+    return {"PATH": os.defpath} | {name: value for name, value in run.items() if _is_passed(name)}
+
+
+@cache
+def _is_passed(name: str) -> bool:  # the same names for every command of a run
+    return bool(_PASSED.fullmatch(name) or PROXIES.fullmatch(name))
 
 
 def of_modules(run: Mapping[str, str]) -> dict[str, str]:

@@ -272,6 +272,8 @@ class Budget:
             return self._free | {"cpus": self._free["cpus"] / 1000}
 
     def _hand_out(self) -> None:
+        if not self._free["cpus"]:  # everything takes some
+            return
         now = self._monotonic()
         free = dict(self._free)  # what the one at hand may take: less what is kept for those before
         waiting = []
