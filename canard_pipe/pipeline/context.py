@@ -247,12 +247,21 @@ def _handler(setting: RunSetting, function: Function) -> Handler:
 def _item_handler(setting: RunSetting) -> Handler:
     def item(given: dict[str, Any], ctx: PipelineContext) -> Any:
         fn = items.resolve(given["call"], setting.module)
+        ctx.input_files = _files_in(given["item"])
         try:
             return fn(given["item"], ctx)
         except SampleSkipped as skipped:
             return Skipped(skipped.reason)
 
     return item
+
+
+def _files_in(item: Any) -> list[Path]:
+    """Return the files that an item names, as far as its own type tells."""
+    if isinstance(item, SampleRow):
+        return item.files
+    values = item.values() if isinstance(item, Mapping) else item if isinstance(item, list | tuple) else [item]
+    return [value for value in values if isinstance(value, Path)]
 
 
 def _ending_alone(handler: Handler) -> Handler:

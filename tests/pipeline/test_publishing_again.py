@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -94,3 +95,32 @@ def test_without_the_work_folder_results_are_whole_and_are_made_again_by_their_s
     (first.results / "A" / "x").unlink()
     assert first.retry("A", from_step="publish").exit_status == 0
     assert results(first) == before
+
+
+MAPPED = """
+class Row(SampleRow):
+    sample: str
+    names: str
+
+pipeline = Pipeline("mapped", rows=Row, key="sample")
+
+def lane(name, ctx):
+    made = ctx.step("make", lambda: ctx.shell("echo {name} > out.txt", name=name, outputs=["out.txt"]))
+    ctx.publish({f"{name}.txt": made / "out.txt"})
+
+@pipeline.sample
+def one(sample, ctx):
+    ctx.map("lanes", lane, sample.row.names.split("+"), key=str)
+"""
+
+
+def test_results_of_items_that_the_next_generation_does_not_have_go_too(project):
+    project.write(MAPPED, "sample,names\nA,x+y\nB,x\n")
+    assert project.run().exit_status == 0
+    before = set(results(project))
+    project.write_sheet("sample,names\nA,y+z\nB,x\n")
+    assert project.run(rerun_changed=True).exit_status == 0
+    after = set(results(project))
+    assert {name for name in before - after if "x.txt" in name and "/A/" in f"/{name}"}
+    assert {Path(name).name for name in after if f"/{name}".startswith("/A/")} == {"y.txt", "z.txt"}
+    assert {name for name in before if name.startswith("B/")} == {name for name in after if name.startswith("B/")}
