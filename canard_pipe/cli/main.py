@@ -87,7 +87,7 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Execute the command line and end the process with its exit status."""
-    gc.set_threshold(50_000)  # what starts and runs keep, they keep: looking through it after each 700 objects costs 3 %
+    gc.set_threshold(50_000)  # what a run keeps stays: a look through it after each 700 objects costs 3 %
     output.prepare()
     status = invoke(arguments)
     if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
