@@ -64,7 +64,7 @@ class Cluster:
             self._configure()
         for name in self.daemons():
             self.run(name)
-        self._wait(lambda: self._says(["sinfo", "-h", "-N", "-o", "%T"], self._ready), "the nodes")
+        self._wait(self._nodes_are_ready, "the nodes")
 
     def stop(self) -> None:
         """End the jobs and every process that was started."""
@@ -191,8 +191,12 @@ class Cluster:
             return self._says(["scontrol", "ping"], lambda out: "is UP" in out)
         return self._pid(name) is not None
 
-    def _ready(self, out: str) -> bool:
-        states = out.split()
+    def _nodes_are_ready(self) -> bool:
+        """Tell whether jobs can run; a node that the controller has drained, as after a crash, is taken back."""
+        states: list[str] = []
+        self._says(["sinfo", "-h", "-N", "-o", "%T"], lambda out: bool(states.extend(out.split())))
+        if any(state.startswith("drain") for state in states):
+            self.call(["scontrol", "update", f"nodename=n[1-{self.nodes}]", "state=resume"])
         good = ("idle", "mixed", "allocated", "completing")
         return len(states) >= self.nodes and all(state in good for state in states)
 

@@ -26,14 +26,14 @@ def test_a_run_brings_its_results_and_one_job_for_each_command(site):
     assert (site.folder / "results" / "B" / "out").read_text() == "done\n"
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_running_job_outlives_its_run_and_is_adopted_by_the_next(site, signal_number):
     (site.folder / "hold").touch()
     site.write(ONE)
     run = site.start()
     wait_until(lambda: site.executions == ["A"], 60)
     run.send_signal(signal_number)
-    assert run.wait(60) == (130 if signal_number == signal.SIGINT else -signal.SIGKILL)
+    assert run.wait(60) == (130 if signal_number == signal.SIGTERM else -signal.SIGKILL)
     (site.folder / "hold").unlink()
     ended = site.run()
     assert ended.returncode == 0, ended.stdout + ended.stderr
@@ -75,6 +75,7 @@ def test_a_job_cancelled_by_hand_is_told_and_made_again(site):
     run = site.start()
     wait_until(lambda: site.executions == ["A"], 60)
     site.cluster.call(["scancel", "--user=root"])
+    wait_until(lambda: ("failed", "cancelled") in site.jobs(), 60, every_seconds=0.3)
     (site.folder / "hold").unlink()
     assert run.wait(90) == 0
     assert site.executions == ["A", "A"]
@@ -113,7 +114,6 @@ def test_the_controller_may_die_and_come_back(site):
     run = site.start()
     wait_until(lambda: sorted(site.executions) == ["A", "B"], 60)
     site.cluster.kill("slurmctld")
-    wait_until(lambda: "does not answer" in site.log, 90)
     (site.folder / "hold").unlink()
     wait_until(lambda: len(list(site.folder.glob("work/**/status.json"))) == 2, 30)
     site.cluster.run("slurmctld")

@@ -113,9 +113,9 @@ def test_a_second_interrupt_cancels_the_jobs_if_asked(site):
     site.write(ONE, "A", "B")
     run = site.start("--cancel-jobs")
     wait_until(lambda: sorted(site.executions) == ["A", "B"], 60)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(signal.SIGTERM)
     wait_until(lambda: "once more within 5 s cancels them" in site.log, 30)
-    run.send_signal(signal.SIGINT)
+    run.send_signal(signal.SIGTERM)
     assert run.wait(60) == 130
     assert site.cluster.call(["squeue", "-h"]).stdout.strip() == ""
     (site.folder / "hold").unlink()
