@@ -193,8 +193,10 @@ class Cluster:
 
     def _nodes_are_ready(self) -> bool:
         """Tell whether jobs can run; a node that the controller has drained, as after a crash, is taken back."""
-        states: list[str] = []
-        self._says(["sinfo", "-h", "-N", "-o", "%T"], lambda out: bool(states.extend(out.split())))
+        try:
+            states = self.call(["sinfo", "-h", "-N", "-o", "%T"], seconds=15).stdout.split()
+        except subprocess.TimeoutExpired:
+            return False
         if any(state.startswith("drain") for state in states):
             self.call(["scontrol", "update", f"nodename=n[1-{self.nodes}]", "state=resume"])
         good = ("idle", "mixed", "allocated", "completing")
