@@ -213,3 +213,13 @@ def test_the_token_is_in_no_argument_list(site):
     site.work()
     for process in (site.server, *site.workers):
         assert site.token.encode() not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+
+
+def test_a_client_that_has_closed_its_connection_ends_well(site):
+    """A thread that is still inside DuckDB when the interpreter ends would abort the process."""
+    program = "import os, canard_pipe, sys; canard_pipe.connect(sys.argv[1], os.environ['CANARD_TOKEN']).close()"
+    for _ in range(6):
+        ended = subprocess.run(
+            [sys.executable, "-c", program, site.uri], env=site.environment, capture_output=True, text=True, check=False
+        )
+        assert (ended.returncode, ended.stderr) == (0, "")

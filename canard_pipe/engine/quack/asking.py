@@ -26,6 +26,39 @@ class _Question:
     error: BaseException | None = None
 
 
+class _Asker:
+    """A thread that asks one question at a time, by a connection of its own."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, parameters: tuple[str, str, bool]) -> None:
+        self._cursor, (self._uri, self._token, self._plain) = cursor, parameters
+        self._questions: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="quack", daemon=True)
+        self._thread.start()
+
+    def put(self, question: _Question) -> None:
+        """Let it ask; it tells by ``answered``."""
+        self._questions.put(question)
+
+    def end(self) -> None:
+        """End the thread, which must be idle. Not left to the end of the process: that would be inside DuckDB then."""
+        self._questions.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while (question := self._questions.get()) is not None:
+            try:
+                ((question.answer,),) = self._cursor.execute(
+                    _ASK, [self._uri, question.message, self._token, self._plain]
+                ).fetchall()
+            except duckdb.Error as error:
+                question.error = explained(error, self._uri, question.operation)
+                question.error.__cause__ = error
+            except BaseException as error:  # raised in the thread that asks
+                question.error = error
+            question.answered.set()
+        self._cursor.close()
+
+
 class Asking:
     """What lets this process ask an owner. ``timeout_seconds`` bounds each question.
 
@@ -53,7 +86,7 @@ class Asking:
             }
         )
         self._mutex = threading.Lock()
-        self._idle: list[queue.SimpleQueue[_Question | None]] = []
+        self._idle: list[_Asker] = []
         self._closed = False
         self._lost = 0  # questions without an answer: their threads are inside DuckDB for good
         try:
@@ -76,10 +109,11 @@ class Asking:
                 operation=operation,
             )
         with self._mutex:
-            if self._closed:
-                asker.put(None)
-            else:
+            closed = self._closed
+            if not closed:
                 self._idle.append(asker)
+        if closed:
+            asker.end()
         if question.error is not None:
             raise question.error
         assert question.answer is not None  # noqa: S101 - or there is an error
@@ -93,31 +127,14 @@ class Asking:
             self._closed = True
             idle, self._idle = self._idle, []
         for asker in idle:
-            asker.put(None)
+            asker.end()
         if not self._lost:  # closing would wait for them
             self._connection.close()
 
-    def _asker(self) -> queue.SimpleQueue[_Question | None]:
+    def _asker(self) -> _Asker:
         with self._mutex:
             if self._closed:
                 raise ConnectionClosed(f"the connection to {self.uri} is closed")
             if self._idle:
                 return self._idle.pop()
-            cursor = self._connection.cursor()
-        asker: queue.SimpleQueue[_Question | None] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, args=(cursor, asker), name="quack", daemon=True).start()
-        return asker
-
-    def _serve(self, cursor: duckdb.DuckDBPyConnection, asker: queue.SimpleQueue[_Question | None]) -> None:
-        while (question := asker.get()) is not None:
-            try:
-                ((question.answer,),) = cursor.execute(
-                    _ASK, [self.uri, question.message, self._token, self._plain]
-                ).fetchall()
-            except duckdb.Error as error:
-                question.error = explained(error, self.uri, question.operation)
-                question.error.__cause__ = error
-            except BaseException as error:  # raised in the thread that asks
-                question.error = error
-            question.answered.set()
-        cursor.close()
+            return _Asker(self._connection.cursor(), (self.uri, self._token, self._plain))
