@@ -73,6 +73,16 @@ def test_age_is_counted_from_the_end(db, clock):
     assert db.retain(older_than_seconds=DAY) == 1
 
 
+def test_what_only_a_cancelled_task_waited_for_goes_too(db):
+    """L5: a cancel leaves nothing behind that would keep it for ever."""
+    db.spawn_many("job", [1, 2], ids=["waiting", "other"])
+    with pytest.raises(TaskSuspended):
+        claimed(db).wait("w", tasks=["other"])
+    db.cancel_many(["waiting", "other"])
+    assert db.store.sql("SELECT * FROM canard_absurd.waits")[1] == []
+    assert db.retain(older_than_seconds=0) == 2
+
+
 def test_the_latest_of_each_queue_stay(db, clock):
     for number in range(4):
         for queue in ("a", "b"):
