@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from datetime import UTC
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,23 @@ def test_a_jump_whose_repair_fails_is_repaired_by_the_next_write(db, clock, faul
     with pytest.raises(StorageError):
         claim.heartbeat()
     assert not claim.lost.is_set()
+    claim.heartbeat()
+    claim.complete()
+
+
+@pytest.mark.embedded("the owner minds its clock")
+@pytest.mark.parametrize("jump", [-HOUR, HOUR])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_deadlines_move_once_although_the_acknowledgement_was_lost(db, clock, faults, moment, jump):
+    """S25: moved twice, a lease would end at once when the clock was set back, or an hour too late."""
+    claim = start(db, lease_seconds=30)
+    clock.set(jump)
+    faults.planned["commit"] = moment
+    if moment == "before":
+        with pytest.raises(StorageError):
+            db.mind_the_clock()
+    db.mind_the_clock()
+    assert round(row(db)["deadline"].replace(tzinfo=UTC).timestamp() * 1e6) == clock.now_us() + 30_000_000
     claim.heartbeat()
     claim.complete()
 
