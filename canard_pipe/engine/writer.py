@@ -307,7 +307,7 @@ class Writer:
                 self._store.run("move_deadlines", then_us=gap.then_us, shift_us=gap.shift_us, now_us=gap.now_us)
         except StorageError:
             # To move them twice would end them when the clock was set back: if they stand moved, it was written.
-            after = dict(self._store.query("deadlines"))
+            after: dict[int, int] = dict(self._store.query("deadlines"))
             if not any(after.get(seq) == deadline + gap.shift_us for seq, deadline in before.items()):
                 raise
         self._moved(gap)
