@@ -60,7 +60,8 @@ pipeline = Pipeline("search", rows=Row, key="sample")
 @pipeline.sample
 def one(sample, ctx):
     search = '''
-        echo search begins >> ../../../../../log; echo half > hits.txt; [ -e ../../../../../go ] || sleep 60
+        echo search begins >> ../../../../../log; echo half > hits.txt
+        [ -e ../../../../../go ] || { touch ../../../../../asleep; sleep 60; }
         echo whole > hits.txt; echo search ends >> ../../../../../log
     '''
     hits = ctx.step("search", lambda: ctx.process(["sh", "-c", search], outputs=["hits.txt"]) / "hits.txt")
@@ -75,7 +76,8 @@ def test_a_consumer_never_starts_from_the_stump_of_its_producer(tmp_path):
     (tmp_path / "search.py").write_text(SEARCH)
     (tmp_path / "s.csv").write_text("sample\nA\n")
     run = start(tmp_path, "run", "search.py", "s.csv")
-    wait_until(lambda: list(tmp_path.glob("work/**/hits.txt")), 30)
+    wait_until((tmp_path / "asleep").exists, 30)
+    assert list(tmp_path.glob("work/**/hits.txt"))
     run.kill()
     run.wait()
     (tmp_path / "go").touch()
