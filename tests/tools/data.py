@@ -43,6 +43,7 @@ def make(folder: Path) -> None:
         bgzip -c calls.vcf > calls.vcf.gz
         gzip -c calls.vcf > gzipped.vcf.gz
         bcftools view -h calls.vcf | bgzip > none.vcf.gz
+        samtools sort -n whole.sam 2>/dev/null | samtools fixmate -m - - | samtools sort -o fixed.bam 2>/dev/null
     """)  # fmt: skip
     whole = (folder / "whole.bam").read_bytes()
     (folder / "noeof.bam").write_bytes(whole[:-28])
@@ -53,6 +54,13 @@ def make(folder: Path) -> None:
     calls = (folder / "calls.vcf").read_text().splitlines(keepends=True)
     (folder / "cut.vcf").write_text("".join(calls[:-5]))
     (folder / "torn.vcf").write_text("".join(calls)[:-25])
+    half = len(calls) - 30
+    for number, part in enumerate((calls[:half], calls[half:]), 1):
+        (folder / f"part{number}.vcf").write_text("".join(part))
+        _bash(folder, f"bgzip part{number}.vcf")
+    whole_block, cut_block = ((folder / f"part{number}.vcf.gz").read_bytes()[:-28] for number in (1, 2))
+    (folder / "ended.vcf.gz").write_bytes(whole_block)
+    (folder / "block.vcf.gz").write_bytes(whole_block + cut_block[: len(cut_block) // 2])
     packed = (folder / "calls.vcf.gz").read_bytes()
     (folder / "cut.vcf.gz").write_bytes(packed[: len(packed) * 2 // 3])
 
