@@ -31,6 +31,7 @@ COMMANDS = {
     "backup": ("steering", "Copy the state to a new file, also while a run is going"),
     "serve": ("sharing", "Own the state for workers of other processes and machines"),
     "worker": ("sharing", "Take samples of a run that another process or machine owns"),
+    "doctor": ("doctoring", "Tell whether this machine is ready; runs a small self-test"),
     "demo": ("demo", "Run the packaged example on made data"),
 }
 EXIT_STATUS = """\
