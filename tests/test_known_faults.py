@@ -25,7 +25,6 @@ KINDS = {
     "outputs": {1, 2, 6, 20}, "losses": {3, 16, 17, 18, 26}, "leases": {8, 21, 46, 47, 48, 49}, "signals": {37, 50, 64},
     "scale": {7, 57, 58, 69, 71}, "environment": {41, 59}, "paths": {54, 67, 68}, "text": {55, 56},
 }  # fmt: skip
-OF_CLUSTERS = {37, 54, 64, 69}  # they need a scheduler or a network file system: tests/slurm names those it has
 
 
 def numbers(text: str) -> set[int]:
@@ -40,7 +39,7 @@ def numbers(text: str) -> set[int]:
 
 def test_every_known_fault_of_these_kinds_has_a_test():
     tested = {n for file in (ROOT / "tests").rglob("test_*.py") for n in numbers(file.read_text(encoding="utf-8"))}
-    missing = {kind: sorted(wanted - OF_CLUSTERS - tested) for kind, wanted in KINDS.items()}
+    missing = {kind: sorted(wanted - tested) for kind, wanted in KINDS.items()}
     assert {kind: left for kind, left in missing.items() if left} == {}
 
 

@@ -121,7 +121,8 @@ class CommandRun:
             # Not taken in, so the run died just then. Whoever has changed the command meanwhile wants the new one.
             usable_failure = record.digest == self._digest and attempt == tried[-1][0]
             return _Ended(attempt, record, row) if usable_failure else None
-        if not record.outputs_as_recorded(attempt.folder):
+        here = record.outputs_as_recorded(attempt.folder)
+        if not here and not (record.job_id is not None and _is_ended(row)):
             log.warning("the outputs in %s are gone or have changed: the command runs again", attempt.folder)
             return None
         if record.digest != self._digest:
@@ -181,7 +182,7 @@ class CommandRun:
             if record.ended_by == "stop":
                 raise TaskReleased(self._identity.task)
             raise LeaseLost(self._identity.task, self._context.attempt, operation="its command")
-        problems = self._problems(attempt, new=new) if record.succeeded else []
+        problems = self._problems(attempt, record, new=new) if record.succeeded else []
         error: CommandError | None = failure_of(record, self._command, attempt.folder, problems)
         if new:
             self._note(job, record, "failed" if error else "done", error.cause if error else None, row)
@@ -193,9 +194,11 @@ class CommandRun:
             raise error
         return attempt.folder
 
-    def _problems(self, attempt: Attempt, *, new: bool) -> list[str]:
+    def _problems(self, attempt: Attempt, record: Record, *, new: bool) -> list[str]:
         """Return what is wrong with what a try has made; the check of one's own is asked while it is ``new``."""
         problems = self._context.output_problems(attempt.folder, self._command.outputs, new=new)
+        if new and record.job_id is not None and not problems:  # waited for in vain, and another try may do the same
+            problems = record.differences(attempt.folder)
         if self._command.check is not None and new and not problems:
             self._context.check()
             said = self._command.check(attempt.folder)

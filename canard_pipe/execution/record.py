@@ -93,7 +93,15 @@ class Record:
             return True  # written on another machine, to a disk that both see
         if not self.outputs:
             return self.boot_id == procfs.boot_id()
-        return all(size_of(folder / name) == size for name, size in self.outputs)
+        return not self.differences(folder)
+
+    def differences(self, folder: Path) -> list[str]:
+        """Return in which outputs the folder does not hold what the machine of the command has recorded."""
+        found = ((name, size, size_of(folder / name)) for name, size in self.outputs)
+        return [
+            f"the output {name} has {here} bytes here, and had {size} on {self.host} when its command ended"
+            for name, size, here in found if here != size
+        ]
 
 
 def parse(content: Any) -> Record:

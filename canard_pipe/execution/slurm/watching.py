@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -199,7 +201,21 @@ def _asked_memory(row: LiveJob) -> str:
 
 
 def _visible(found: Record, folder: Path) -> bool:
-    return all(record.size_of(folder / name) == size for name, size in found.outputs)
+    return all(_has_size(folder / name, size) for name, size in found.outputs)
+
+
+def _has_size(path: Path, size: int | None) -> bool:
+    """Tell whether an output is here in the size that its node has seen.
+
+    A client of a network file system keeps what it knew of names and sizes for a while; listing the folder and opening
+    the file make it ask its server again (BUGS 54).
+    """
+    if record.size_of(path) == size:
+        return True
+    with contextlib.suppress(OSError):
+        os.listdir(path.parent)  # noqa: PTH208 - nobody reads it
+        path.open("rb").close()
+    return record.size_of(path) == size
 
 
 def _slurm_job(row: LiveJob) -> SlurmJob:

@@ -73,8 +73,8 @@ class FakeSlurm:
         seen, folder = self.jobs[number]
         self.jobs[number] = (replace(seen, state=state, reason=reason, start_us=1, end_us=2), folder)
 
-    def ends(self, number: str, exit_code: int = 0) -> None:
-        """The job has run its command and written its record."""
+    def ends(self, number: str, exit_code: int = 0, outputs: dict[str, int] | None = None) -> None:
+        """The job has run its command and written its record, with the sizes of ``outputs``."""
         folder = self.jobs[number][1]
         message = json.loads((folder / "job.json").read_text())
         end = {"exit_code": exit_code, "signal": None}
@@ -83,7 +83,7 @@ class FakeSlurm:
             "members": [{"argv": argv, **end} for argv in message["members"]], **end, "cause": None, "error": None,
             "started_at": "2026-12-01T00:00:00Z", "ended_at": "2026-12-01T00:01:00Z", "host": "n1", "boot_id": "b",
             "peak_memory_bytes": 1, "cpu_seconds": 0.1, "ended_by": "itself", "oom": False, "left_over": 0,
-            "outputs": {}, "job_id": number,
+            "outputs": outputs or {}, "job_id": number,
         }  # fmt: skip
         (folder / "status.json").write_text(json.dumps(content))
         self.becomes(number, "COMPLETED" if exit_code == 0 else "FAILED")
