@@ -32,6 +32,7 @@ class Request:
     def check(self) -> None:
         """Raise InputError for what no claim could mean."""
         arguments.whole("limit", self.limit, 0, 2**31 - 1)
+        arguments.whole("reap_limit", self.reap_limit, 0, 2**31 - 1)
         arguments.text("queue", self.queue, 128)
         arguments.seconds("lease_seconds", self.lease_seconds)
         for name, given in (("names", self.names), ("ids", self.ids)):
@@ -62,8 +63,18 @@ def grab(store: Store, clock: Clock, request: Request, ahead: Ahead, order: int)
         return store.run("claim_candidates", queue=request.queue, most=most, now_us=now_us, names=names, ids=ids)
 
     found = ahead.take(request.limit, (request.queue, names, ids, order), clock, read)
-    if not found:
-        return []
+    return _claim(store, now_us, request, found) if found else []
+
+
+def grab_at_hand(
+    store: Store, clock: Clock, request: Request, limit: int, ahead: Ahead, order: int
+) -> list[Grant]:
+    """As :func:`grab`, but claim only what ``ahead`` holds: ``limit`` tasks at most, or none."""
+    found = ahead.at_hand(limit, (request.queue, _listed(request.names), _listed(request.ids), order), clock)
+    return _claim(store, clock.now_us(), request, found) if found else []
+
+
+def _claim(store: Store, now_us: int, request: Request, found: Rows) -> list[Grant]:
     inputs = _large_inputs(store, [row[0] for row in found if row[7] is None])
     tokens = [uuid.uuid4().hex for _ in found]
     rows = [

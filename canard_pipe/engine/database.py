@@ -30,7 +30,7 @@ from canard_pipe.engine.runtime import Runtime, runtime
 from canard_pipe.engine.service import Offer, Service, closed_answer
 from canard_pipe.engine.store import Intercept, Rows, Store, straight
 from canard_pipe.engine.tasks import Tasks
-from canard_pipe.engine.writer import Row, Writer
+from canard_pipe.engine.writer import Row, Write, Writer
 from canard_pipe.errors import CloseError
 
 
@@ -95,7 +95,7 @@ class Database(Tasks):
             try:
                 self.writer = Writer(
                     self.store, self.clock, conflict_retries=conflict_retries, guard=self._guard,
-                    moved=self._deadlines_moved,
+                    moved=self._deadlines_moved, grant=self._grant,
                 )
                 self.interrupted = recovery.hand_back(self, supervised()) if beside is None else 0
             except BaseException:
@@ -266,6 +266,17 @@ class Database(Tasks):
             return register(claiming.grab(self.store, self.clock, request, ahead, self.writer.order))
 
         return list(self.writer.transact(act, in_order=request.ahead))
+
+    def _grant(self, writes: Sequence[Write]) -> None:
+        wishes: dict[claiming.Request, list[Write]] = {}
+        for write in writes:
+            wishes.setdefault(write.wish, []).append(write)
+        for request, wishing in wishes.items():
+            claims = self._register(claiming.grab_at_hand(
+                self.store, self.clock, request, len(wishing), self._ahead, self.writer.order
+            ))
+            for write, claim in zip(wishing, claims, strict=False):
+                write.granted = claim
 
     def cancel_tasks(self, ids: Collection[str]) -> list[tuple[int, str]]:
         """See Tasks."""

@@ -13,6 +13,7 @@ from canard_pipe.engine.writer import Row, Write
 from canard_pipe.errors import ConflictError, LeaseLost, RestoreError, StorageError, TaskReleased
 
 if TYPE_CHECKING:
+    from canard_pipe.engine.claiming import Request
     from canard_pipe.engine.tasks import Tasks
 
 Extra = Sequence[tuple[str, Sequence[Row]]]  # statements with their rows, for the transaction of a transition
@@ -33,6 +34,8 @@ class Lease:
         self.worker, self.lease_seconds = grant.worker, grant.lease_seconds
         self.lost = threading.Event()
         self.stopping: Callable[[], bool] = lambda: False
+        self.wish: Callable[[], Request | None] = lambda: None
+        self.successor: Any = None  # the claim that was granted together with the end of this one
         self.ending: Ending | None = None
         self.abandoned = False  # its handler has come to its end without having ended the attempt
         self._end_in_doubt = False
@@ -162,13 +165,15 @@ class Lease:
     def _write(self, transition: str, row: Row, operation: str, extra: Extra = ()) -> int:
         if self.ended:
             raise LeaseLost(self.id, self.attempt, operation=operation)
-        write = Write(transition, row, self.id, self.attempt, extra=tuple(extra), operation=operation)
+        wish = self.wish() if transition == "complete_tasks" else None
+        write = Write(transition, row, self.id, self.attempt, extra=tuple(extra), operation=operation, wish=wish)
         try:
             self.database.writer.write(write)
         except LeaseLost:
             self.lost.set()
             raise
         assert write.at_us is not None  # noqa: S101 - or it would have an error
+        self.successor = write.granted
         return write.at_us
 
     def renewal(self) -> Write:

@@ -35,4 +35,11 @@ class Ahead:
             self._rows.extend(read(max(limit, MOST)))
             ended = clock.monotonic()
             self._read_as, self._until = read_as, ended + max(SECONDS, TIMES_THE_READ * (ended - began))
+        return self._first(limit)
+
+    def at_hand(self, limit: int, read_as: Any, clock: Clock) -> Rows:
+        """Return as many of the next ``limit`` rows as were read for ``read_as`` and are still fresh; read nothing."""
+        return self._first(limit) if self._read_as == read_as and clock.monotonic() < self._until else []
+
+    def _first(self, limit: int) -> Rows:
         return [self._rows.popleft() for _ in range(min(limit, len(self._rows)))]

@@ -202,20 +202,25 @@ class Tasks(ABC):
         """Claim at most ``limit`` tasks at once, by priority, then time (S7); only of ``names`` where given (S8),
         and only those of ``ids`` where given. ``reap_limit`` 0 does not sweep first. ``ahead`` lets it take what was
         read for an earlier claim."""
+        request = self.request(limit, queue=queue, worker=worker, lease_seconds=lease_seconds, names=names, ids=ids,
+                               reap_limit=reap_limit, ahead=ahead)
+        return self.grab_for(request)
+
+    def grab_for(self, request: claiming.Request) -> list[Claim]:
+        """Claim what :meth:`request` has made."""
+        return [] if request.is_empty else self.grab(request, self._register)
+
+    def request(self, limit: int, *, queue: str, worker: str, **options: Any) -> claiming.Request:
+        """Return what :meth:`claim_many` asks for. Raises InputError."""
         arguments.text("worker", worker, 128)
-        arguments.whole("reap_limit", reap_limit, 0, 2**31 - 1)
-        holder = f"{worker}@{self.identity}"
-        request = claiming.Request(limit, queue, holder, lease_seconds, names, ids, reap_limit, ahead)
+        request = claiming.Request(limit, queue, f"{worker}@{self.identity}", **options)
         request.check()
-        if request.is_empty:
-            return []
+        return request
 
-        def register(grants: list[Grant]) -> list[Claim]:
-            claims = [self._claim_type(self, grant) for grant in grants]
-            self._claims.add(claims)
-            return claims
-
-        return self.grab(request, register)
+    def _register(self, grants: list[Grant]) -> list[Claim]:
+        claims = [self._claim_type(self, grant) for grant in grants]
+        self._claims.add(claims)
+        return claims
 
     def renew(self, claims: Sequence[Claim]) -> list[Claim]:
         """Renew the leases of many claims at once; return those that are lost, with ``lost`` set on them.

@@ -4,172 +4,20 @@ from __future__ import annotations
 
 import logging
 import threading
-import traceback
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from canard_pipe.engine import arguments, mapping
+from canard_pipe.engine import arguments, claiming, mapping
+from canard_pipe.engine.attempt import Describe, Handler, Outcome, by_policy, describe, run
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.retry_policy import RetryPolicy
 from canard_pipe.engine.tasks import Tasks
-from canard_pipe.errors import (
-    CanardError,
-    FailureRecordingError,
-    InputError,
-    LeaseLost,
-    MapFailed,
-    OwnerUnreachable,
-    RestoreError,
-    StorageError,
-    TaskReleased,
-    TaskSuspended,
-)
+from canard_pipe.errors import CanardError, FailureRecordingError, InputError, OwnerUnreachable
 
 log = logging.getLogger(__name__)
-Handler = Callable[[Any, Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one attempt ended (F17).
-
-    ``status`` is completed, failed, suspended, released or lost; ``state`` is the task's new state as far as it is
-    known (None after ``lost``); ``error`` is the live exception of a failure (S42).
-    """
-
-    id: str
-    attempt: int
-    status: str
-    state: str | None
-    result: Any = None
-    error: BaseException | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """How a handler's exception is to be recorded; see :meth:`Claim.fail`."""
-
-    message: str
-    delay_seconds: float = 0.0
-    fatal: bool = False
-    counted: bool = True
-    cause: dict[str, Any] | None = None
-
-
-Describe = Callable[[BaseException, Claim, float], Failure]
-
-
-def text_of(error: BaseException) -> str:
-    """Return the message of an exception, its type's name if it has none or cannot say it."""
-    try:
-        return str(error) or type(error).__name__
-    except Exception as worse:
-        return f"{type(error).__name__} (its message raises {type(worse).__name__})"
-
-
-def describe(error: BaseException, claim: Claim, delay_seconds: float) -> Failure:  # noqa: ARG001 - a policy's shape
-    """Say how to record ``error``: its message whole, its type as the cause, after the worker's fixed delay."""
-    message = text_of(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else None
-    cause = {"kind": "exception", "type": type(error).__name__, "where": where}
-    # The items of a map have failed for good: to ask for them again brings the same.
-    return Failure(message, delay_seconds, fatal=isinstance(error, MapFailed), cause=cause)
-
-
-def by_policy(describe: Describe, retry: RetryPolicy | Mapping[str, RetryPolicy]) -> Describe:
-    """Return ``describe`` with delay and finality by ``retry``: one for all, or one for each name."""
-
-    def decided(error: BaseException, claim: Claim, delay_seconds: float) -> Failure:
-        failure = describe(error, claim, delay_seconds)
-        policy = retry.get(claim.name) if isinstance(retry, Mapping) else retry
-        if policy is None:
-            return failure
-        fatal = failure.fatal or policy.is_fatal(error)
-        return replace(failure, delay_seconds=policy.delay_seconds(claim.failures), fatal=fatal)
-
-    return decided
-
-
-def run(
-    claim: Claim,
-    handler: Handler,
-    failure_delay: float = 0.0,
-    *,
-    describe: Describe = describe,
-) -> Outcome:
-    """Run one attempt and record how it ended (F17).
-
-    A handler's exception counts one failure. A lost lease does not, and is not recorded against the newer attempt
-    (S30). A stored value that cannot be read fails the task without counting a failure (G18, S31). Other storage
-    errors propagate (G10), as do KeyboardInterrupt and SystemExit, which hand the claim back (G23).
-    """
-    try:
-        result = handler(claim.input, claim)
-        if not claim.ended:
-            claim.complete(result)
-            return _ended(claim, result=result)
-        return _ended(claim)  # the handler has ended it by itself
-    except TaskSuspended:
-        return _ended(claim)
-    except TaskReleased:
-        return _hand_back(claim)
-    except LeaseLost as error:
-        return Outcome(claim.id, claim.attempt, "lost", None, error=error)
-    except RestoreError as error:
-        return _quarantine(claim, error)
-    except StorageError:
-        raise
-    except Exception as error:
-        if claim.ended:
-            log.warning("task %s: its handler failed after it had ended the attempt", claim.id, exc_info=error)
-            return _ended(claim, error=error)
-        return _record(claim, error, describe(error, claim, failure_delay))
-    except BaseException:  # an interrupt passes and counts nothing, neither now nor when the lease runs out
-        if not claim.ended:
-            with suppress(CanardError):
-                claim.release()
-        raise
-
-
-def _ended(claim: Claim, *, result: Any = None, error: BaseException | None = None) -> Outcome:
-    if claim.ending is None:  # a TaskSuspended that no suspension of this claim has raised
-        return Outcome(claim.id, claim.attempt, "suspended", None)
-    return Outcome(claim.id, claim.attempt, claim.ending.outcome, claim.ending.state, result, error)
-
-
-def _hand_back(claim: Claim) -> Outcome:
-    if claim.ended:
-        return _ended(claim)
-    try:
-        claim.release()
-    except LeaseLost as error:
-        return Outcome(claim.id, claim.attempt, "lost", None, error=error)
-    return _ended(claim)
-
-
-def _quarantine(claim: Claim, error: RestoreError) -> Outcome:
-    if claim.ended:
-        return _ended(claim, error=error)
-    try:
-        claim.quarantine(str(error))
-    except LeaseLost:
-        return Outcome(claim.id, claim.attempt, "lost", None, error=error)
-    return _ended(claim, error=error)
-
-
-def _record(claim: Claim, error: Exception, failure: Failure) -> Outcome:
-    try:
-        claim.fail(failure.message, failure.delay_seconds, fatal=failure.fatal, counted=failure.counted,
-                   cause=failure.cause)
-    except LeaseLost:
-        return Outcome(claim.id, claim.attempt, "lost", None, error=error)
-    except StorageError as storage_error:
-        raise FailureRecordingError(claim.id, storage_error) from error
-    return _ended(claim, error=error)
 
 
 class Worker:
@@ -215,6 +63,8 @@ class Worker:
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._busy = 0
+        self._wish: claiming.Request | None = None  # what a slot may claim by itself
+        self._succeeded = 0
         self._next_sweep = float("-inf")
         self._item_ended = False
         self._away, self._abandoned = away, False
@@ -251,6 +101,7 @@ class Worker:
         if max_tasks != float("inf"):
             arguments.whole("max_tasks", max_tasks, 0, 2**31 - 1)
         taken = 0
+        self._succeeded, self._endless = 0, max_tasks == float("inf")
         idle_since = self.database.clock.monotonic()
         with self.database.pulse(), self._executor() as submit:
             while taken < max_tasks and not self.stopping:
@@ -275,13 +126,12 @@ class Worker:
                 self.stop()  # the other handlers give their claims back
         if self._broken is not None:
             raise self._broken
-        return taken
+        return taken + self._succeeded
 
     def _start(self, claims: list[Claim], submit: Callable[[Claim], None]) -> None:
         left = list(claims)
         try:
             while left:
-                left[0].stopping = self._stopping.is_set
                 submit(left.pop(0))
         except BaseException:
             for claim in left:  # claimed, but nobody has begun with them
@@ -313,11 +163,20 @@ class Worker:
         return claims
 
     def _claim_at_most(self, limit: int) -> list[Claim]:
-        return self.database.claim_many(
-            limit, queue=self._queue, worker=self._worker,
-            lease_seconds=self._lease_seconds, names=self._names(), ids=self._ids(), reap_limit=0,
-            ahead=True,
+        ids = self._ids()
+        request = self.database.request(
+            limit, queue=self._queue, worker=self._worker, lease_seconds=self._lease_seconds,
+            names=frozenset(self._names()), ids=None if ids is None else frozenset(ids), ahead=True,
         )
+        self._wish = replace(request, limit=1)
+        return self.database.grab_for(request)
+
+    def _next_wish(self) -> claiming.Request | None:
+        """Return what a slot may claim while it ends its task, instead of coming free; None if the worker has to look
+        round first, or counts the tasks."""
+        if not self._endless or self.stopping or self._broken is not None or self._item_ended:
+            return None
+        return None if self.database.clock.monotonic() >= self._next_sweep else self._wish
 
     def _sweep(self) -> None:
         """Wake suspended tasks and fail exhausted ones, once per poll interval: claims come far more often."""
@@ -370,6 +229,27 @@ class Worker:
                 self._changed.notify_all()
 
     def _attempt_here(self, claim: Claim) -> None:
+        """Run an attempt, then those that succeed it."""
+        following: Claim | None = claim
+        while following is not None:
+            following = self._attempt(following)
+
+    def _attempt(self, claim: Claim) -> Claim | None:
+        claim.stopping, claim.wish = self._stopping.is_set, self._next_wish
+        try:
+            self._run(claim)
+        except BaseException:
+            if claim.successor is not None:  # claimed, but nobody begins with it
+                with suppress(CanardError):
+                    claim.successor.release()
+            raise
+        successor: Claim | None = claim.successor
+        if successor is not None:
+            with self._changed:
+                self._succeeded += 1
+        return successor
+
+    def _run(self, claim: Claim) -> None:
         try:
             outcome = run(claim, self.handlers[claim.name], self._failure_delay, describe=self._describe)
         except (OwnerUnreachable, FailureRecordingError) as error:

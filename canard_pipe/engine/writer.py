@@ -38,7 +38,8 @@ class Write:
     """One fenced transition of one claim: the row for ``transition``, and further statements with their rows.
 
     ``done`` tells that it has been dealt with; then ``error`` is None if it is durable, and ``at_us`` is the
-    database's time in its transaction.
+    database's time in its transaction. ``wish`` says what its holder would claim next in the same transaction, and
+    ``granted`` is what it got, if anything was at hand.
     """
 
     transition: str
@@ -47,6 +48,8 @@ class Write:
     attempt: int
     operation: str
     extra: tuple[tuple[str, Sequence[Row]], ...] = ()
+    wish: Any = None
+    granted: Any = None
     done: bool = False
     at_us: int | None = None
     error: BaseException | None = None
@@ -68,7 +71,8 @@ class Writer:
     """Gathers writes and commits them. Conflicts are retried ``conflict_retries`` times, never handler code (G7).
 
     ``guard`` is looked at before each transaction; when there is a gap, the deadlines in the database are moved
-    first, then ``moved`` is called to move those in memory.
+    first, then ``moved`` is called to move those in memory. ``grant`` is called within a transaction with the writes
+    that have a ``wish``; it sets their ``granted``, which counts once the transaction has committed.
     """
 
     def __init__(
@@ -80,11 +84,12 @@ class Writer:
         jitter: Callable[[], float] | None = None,
         guard: ClockGuard | None = None,
         moved: Callable[[Gap], None] = lambda _gap: None,
+        grant: Callable[[Sequence[Write]], None] = lambda _writes: None,
     ) -> None:
         self._store, self._clock = store, clock
         self._conflict_retries = conflict_retries
         self._jitter = jitter or random.Random().random  # its own stream: the caller's is untouched (G20)
-        self._guard, self._moved = guard or ClockGuard(clock), moved
+        self._guard, self._moved, self._grant = guard or ClockGuard(clock), moved, grant
         self._mutex = threading.Lock()  # for the three below; held for moments only
         self._waiting: list[Write] = []
         self._leader: Write | None = None  # the first write of the call that commits, or has been told to
@@ -277,18 +282,27 @@ class Writer:
         self._committing = False
         now_us = self._clock.now_us()
         transitions = _grouped((write.transition, write.row) for write in batch)
+        wishing = [write for write in batch if write.wish is not None]
         self.order += not transitions.keys() <= _IN_PLACE
-        with self._store.transaction():
-            for transition, rows in transitions.items():
-                changed = self._store.changed(transition, rows=rows, now_us=now_us)
-                if changed != len(rows):
-                    raise _CountDiffers(transition, len(rows), changed)
-            extra = (
-                (statement, row) for write in batch for statement, rows in write.extra for row in rows
-            )
-            for statement, rows in _grouped([*extra, *riders]).items():
-                self._store.run(statement, rows=rows, now_us=now_us)
-            self._committing = True
+        try:
+            with self._store.transaction():
+                for transition, rows in transitions.items():
+                    changed = self._store.changed(transition, rows=rows, now_us=now_us)
+                    if changed != len(rows):
+                        raise _CountDiffers(transition, len(rows), changed)
+                extra = (
+                    (statement, row) for write in batch for statement, rows in write.extra for row in rows
+                )
+                for statement, rows in _grouped([*extra, *riders]).items():
+                    self._store.run(statement, rows=rows, now_us=now_us)
+                if wishing:
+                    self._grant(wishing)
+                self._committing = True
+        except BaseException:
+            for write in wishing:
+                write.granted = None
+            self.order += bool(wishing)  # what was granted of the candidates stays in the database
+            raise
         for write in batch:
             write.at_us = now_us
 

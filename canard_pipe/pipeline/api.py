@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine import worker
+from canard_pipe.engine.attempt import Handler
 from canard_pipe.engine.claim import Claim, Grant
 from canard_pipe.engine.clock import Clock, SystemClock
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.remote import RemoteDatabase
 from canard_pipe.engine.tasks import Tasks
-from canard_pipe.engine.worker import Handler
 from canard_pipe.errors import CloseError, ConnectionClosed
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.context import contexts

@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
 
+from canard_pipe.engine.attempt import Handler
 from canard_pipe.engine.claim import Grant
 from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.values import Skipped
-from canard_pipe.engine.worker import Handler
 from canard_pipe.errors import (
     HandlerExit,
     InputError,

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from canard_pipe.engine.attempt import Outcome, text_of
 from canard_pipe.engine.owner_record import read_owner
 from canard_pipe.engine.remote import RemoteDatabase
 from canard_pipe.engine.values import Skipped
-from canard_pipe.engine.worker import Outcome, Worker, text_of
+from canard_pipe.engine.worker import Worker
 from canard_pipe.errors import CanardError, InputError, OwnerUnreachable, StorageError
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from canard_pipe.engine.attempt import Failure, text_of
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.retry_policy import RetryPolicy
-from canard_pipe.engine.worker import Failure, text_of
 from canard_pipe.errors import (
     BudgetError,
     CommandError,

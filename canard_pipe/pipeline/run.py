@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine import mapping
+from canard_pipe.engine.attempt import Outcome, text_of
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.values import Codec, Skipped
-from canard_pipe.engine.worker import Outcome, Worker, text_of
+from canard_pipe.engine.worker import Worker
 from canard_pipe.errors import CanardError
 from canard_pipe.execution.channel import end_processes_of_run
 from canard_pipe.execution.executor import Executor

@@ -10,10 +10,11 @@ from pathlib import Path
 from time import perf_counter
 
 import canard_pipe
+from canard_pipe.engine.attempt import Handler
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.reading_ahead import Ahead
-from canard_pipe.engine.worker import Handler, work
+from canard_pipe.engine.worker import work
 from tests.bench.figures import Figure, low, seconds
 
 

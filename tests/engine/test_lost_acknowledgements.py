@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from canard_pipe.engine.worker import run
+from canard_pipe.engine.attempt import run
 from canard_pipe.errors import FailureRecordingError, LeaseLost, StorageError, TaskSuspended
 from tests.engine.conftest import attempts, claimed, row, start, steps
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from canard_pipe.engine.reading_ahead import MOST, SECONDS
+from canard_pipe.engine.worker import work
 from tests.engine.conftest import owner_of
 
 
@@ -101,3 +102,79 @@ def test_large_inputs_come_with_the_claim(db):
 def test_more_than_is_read_ahead_can_be_claimed_at_once(db):
     spawn(db, *(f"t{at:03}" for at in range(MOST + 9)))
     assert len(claim(db, MOST + 5)) == MOST + 5
+
+
+def transactions(faults) -> int:
+    return faults.names.count("commit")
+
+
+@pytest.mark.embedded("a connection claims by itself, by messages")
+def test_a_slot_claims_its_next_task_with_the_end_of_the_last(db, faults):
+    """S5: one transaction ends a task and claims the next, as long as candidates are at hand."""
+    spawn(db, *(f"t{at}" for at in range(5)))
+    ran: list[str] = []
+    faults.names.clear()
+    assert work(db, {"job": lambda _input, ctx: ran.append(ctx.id)}, idle_timeout=0, poll_seconds=60) == 5
+    assert ran == [f"t{at}" for at in range(5)]
+    assert transactions(faults) == 6 + 1  # the first claim, five ends, the claim that finds nothing
+    assert {task.state for task in db.tasks()} == {"completed"}
+    assert db.store.sql("SELECT count(*), max(attempt) FROM canard_absurd.attempts")[1] == [(5, 1)]
+
+
+@pytest.mark.embedded("a connection claims by itself, by messages")
+def test_a_task_that_was_taken_meanwhile_is_not_claimed_with_an_end(db):
+    """G3: the end stands, the claim is left out, and the next look finds what there is."""
+    spawn(db, "a", "b", "c")
+    ran: list[str] = []
+
+    def handler(_input, ctx):
+        ran.append(ctx.id)
+        if ctx.id == "a":
+            db.store.sql(
+                "UPDATE canard_absurd.tasks SET version = version + 1, state = 'cancelled' WHERE id = 'b'"
+            )
+
+    assert work(db, {"job": handler}, idle_timeout=0, poll_seconds=60) == 2
+    assert ran == ["a", "c"]
+    assert {task.id: task.state for task in db.tasks()} == {"a": "completed", "b": "cancelled", "c": "completed"}
+
+
+@pytest.mark.embedded("a connection claims by itself, by messages")
+def test_what_succeeds_a_task_is_given_back_when_the_work_ends(db):
+    """G21, G23: what follows the end raises, and the task that was claimed with it is ready and unharmed."""
+    spawn(db, "a", "b")
+
+    def refuse(_outcome):
+        raise ValueError("enough")
+
+    with pytest.raises(ValueError, match="enough"):
+        work(db, {"job": lambda _input, _ctx: None}, idle_timeout=0, poll_seconds=60, on_result=refuse)
+    assert [(task.id, task.state, task.failures) for task in sorted(db.tasks(), key=lambda task: task.id)] == [
+        ("a", "completed", 0), ("b", "ready", 0),
+    ]
+
+
+def test_no_more_tasks_are_taken_than_were_asked_for(db):
+    """F18."""
+    spawn(db, "a", "b", "c")
+    assert work(db, {"job": lambda _input, _ctx: None}, idle_timeout=0, max_tasks=2) == 2
+    assert sorted(task.state for task in db.tasks()) == ["completed", "completed", "ready"]
+
+
+@pytest.mark.embedded("a connection claims by itself, by messages")
+def test_a_worker_looks_round_at_each_poll_however_busy_its_slots_are(db, clock):
+    """L1: what waits wakes although every end is followed by a claim."""
+    spawn(db, "waits", priority=1)
+    spawn(db, *(f"t{at}" for at in range(4)))
+    ran: list[str] = []
+
+    def handler(_input, ctx):
+        ran.append(ctx.id)
+        if ctx.id == "waits":
+            ctx.wait("w", events=["go"])
+        if ctx.id == "t1":
+            db.emit("go")
+            clock.advance(0.2)
+
+    work(db, {"job": handler}, idle_timeout=0, poll_seconds=0.1)
+    assert ran == ["waits", "t0", "t1", "waits", "t2", "t3"]

@@ -7,8 +7,9 @@ import random
 import pytest
 
 import canard_pipe
+from canard_pipe.engine.attempt import Outcome
 from canard_pipe.engine.retry_policy import RetryPolicy
-from canard_pipe.engine.worker import Outcome, work
+from canard_pipe.engine.worker import work
 from canard_pipe.errors import InputError
 from tests.engine.conftest import row
 

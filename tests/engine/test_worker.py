@@ -9,7 +9,8 @@ import time
 import duckdb
 import pytest
 
-from canard_pipe.engine.worker import Outcome, Worker, run, work
+from canard_pipe.engine.attempt import Outcome, run
+from canard_pipe.engine.worker import Worker, work
 from canard_pipe.errors import InputError, LeaseLost, StorageError, TaskReleased
 from tests.conftest import wait_until
 from tests.engine.conftest import attempts, claimed, row, start
