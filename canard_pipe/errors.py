@@ -283,7 +283,8 @@ class CommandTimeout(CommandError):
 
 
 class CommandNotStarted(CommandError):
-    """The program is not there (cause ``not_found``) or cannot be executed (``not_executable``)."""
+    """The program is not there (cause ``not_found``), cannot be executed (``not_executable``), or there is no space
+    for its folder (``disk_full``)."""
 
 
 class OutputError(CommandError):

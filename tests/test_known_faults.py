@@ -125,6 +125,48 @@ def test_done_is_said_only_when_the_results_are_whole_in_their_place(tmp_path, m
     assert (tmp_path / "results" / "A" / "big.bin").read_bytes() == (tmp_path / "big.bin").read_bytes()
 
 
+FILLING = """
+from canard_pipe import Pipeline, SampleRow
+
+class Row(SampleRow):
+    sample: str
+
+pipeline = Pipeline("filling", rows=Row, key="sample", tries=1)
+
+@pipeline.sample
+def one(sample, ctx):
+    # Like the tools that do not look whether they could write: it always ends with 0.
+    text = "head -c 4000000 /dev/zero | tr '\\\\0' x 2>/dev/null > out.txt || true"
+    ctx.publish({"out.txt": ctx.step("fill", lambda: ctx.shell(text, outputs=["out.txt"]) / "out.txt")})
+"""
+
+
+def test_a_disk_that_fills_up_fails_the_samples_that_met_it_and_the_rest_is_made_once_there_is_space(tmp_path):
+    """BUGS 7: also where a tool says nothing no stump is published; the state stays readable."""
+    (tmp_path / "filling.py").write_text(FILLING)
+    (tmp_path / "s.csv").write_text("sample\n" + "".join(f"s{n}\n" for n in range(5)))
+    (tmp_path / "work").mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=10m", "tmpfs", str(tmp_path / "work")]
+    if subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting needs root")
+    try:
+        first = canard(tmp_path, "run", "filling.py", "s.csv", "--slots", "1")
+        assert first.returncode == 1
+        rows = json.loads(canard(tmp_path, "status", "--json").stdout)
+        states = {row["sample"]: row["state"] for row in rows}
+        assert sorted(states.values()) == ["done", "done", "failed", "failed", "failed"]
+        assert all("is full: " in row["error"] for row in rows if row["state"] == "failed")
+        made = {path.parent.name: path.stat().st_size for path in tmp_path.glob("results/*/*")}
+        assert made == {sample: 4_000_000 for sample, state in states.items() if state == "done"}
+        subprocess.run(["mount", "-o", "remount,size=100m", str(tmp_path / "work")], check=True)
+        again = canard(tmp_path, "retry", "--failed")
+        assert again.returncode == 0, again.stdout + again.stderr
+        made = {path.parent.name: path.stat().st_size for path in tmp_path.glob("results/*/*")}
+        assert made == {f"s{n}": 4_000_000 for n in range(5)}
+    finally:
+        subprocess.run(["umount", "--lazy", tmp_path / "work"], check=True)
+
+
 HELD = """
 from canard_pipe import Pipeline, SampleRow
 

@@ -8,7 +8,7 @@
 | oom | memory ran out: killed by the kernel, or by us since it used more than its ``memory`` |
 | timeout | it ran longer than its time |
 | not_found, not_executable | a program is not there, or cannot be executed (127 and 126 of a shell too) |
-| disk_full | it failed or left a bad output, and the disk is full or its last words say so |
+| disk_full | the disk was full when it ended, it failed and its last words say so, or its folder cannot be made |
 | output | it ended with 0, but a declared output is missing, empty or damaged, or ``check`` found something |
 | node_failure, preempted | a cluster took the machine away |
 | lost, unsure_submission | a scheduler does not know the job any more, or never got it |
@@ -43,6 +43,7 @@ _NO_SPACE = re.compile(
     rb"no space left on device|disk quota exceeded|file system is full|not enough (?:disk )?space", re.IGNORECASE
 )
 _LEAST_FREE_BYTES = 1 << 20
+NEXT_TO_NOTHING_BYTES = 1 << 16  # what a writer that met the end of a disk leaves of it
 _LAST_WORDS_BYTES = 1 << 16
 
 
@@ -67,14 +68,18 @@ def full_disk(folder: Path) -> str | None:
 
     Many tools end with 0 on a full disk, so this is asked of bad outputs too (BUGS 7).
     """
-    if says_no_space(folder):
-        return "its last words say so"
+    return "its last words say so" if says_no_space(folder) else no_space_left(folder)
+
+
+def no_space_left(folder: Path, least_bytes: int = _LEAST_FREE_BYTES) -> str | None:
+    """Return what shows that no ``least_bytes`` more can be written below ``folder`` now, or None."""
     try:
         disk = os.statvfs(folder)
     except OSError:
         return None
-    free = disk.f_bavail * disk.f_frsize
-    if free < _LEAST_FREE_BYTES:
+    # Most file systems keep some blocks for root alone.
+    free = (disk.f_bfree if os.geteuid() == 0 else disk.f_bavail) * disk.f_frsize
+    if free < least_bytes and disk.f_blocks:
         return f"{free} bytes are free there"
     if disk.f_files and disk.f_favail == 0:
         return "no more files can be made there"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 import signal
@@ -41,7 +42,7 @@ def failure_of(record: Record, command: Command, folder: Path, problems: Sequenc
         more = f"; {record.error}" if record.error else ""
         text = f"the command ran longer than its time and was ended: {command.text()}{more}"
         return CommandTimeout(_with_details(text, folder), folder=folder, facts=facts)
-    if record.cause in causes.HOPELESS:
+    if record.cause in (*causes.HOPELESS, causes.DISK_FULL):
         text = f"the command could not be started: {record.error or ''}{_where_paths_start(record, command)}"
         return CommandNotStarted(_with_details(text, folder), folder=folder, cause=record.cause, facts=facts)
     position = _culprit(record)
@@ -53,6 +54,19 @@ def failure_of(record: Record, command: Command, folder: Path, problems: Sequenc
         _with_details(_how(record, command, position, facts) + full, folder), folder=folder, cause=word,
         exit_code=record.exit_code, signal=record.signal, facts=facts,
     )  # fmt: skip
+
+
+def not_prepared(error: OSError, command: Command, place: Path) -> CommandError | None:
+    """Return the error that says that no folder could be made for a try below ``place`` since the disk is full."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    text = (
+        f"the command could not be started: {command.text()}\n  the disk of its folder {place} is full: "
+        f"{error.strerror}; make some space, or move the work folder with --work, then retry"
+    )
+    return CommandNotStarted(
+        text, folder=place, cause=causes.DISK_FULL, facts={"command": command.text(), "evidence": error.strerror}
+    )
 
 
 def _where_paths_start(record: Record, command: Command) -> str:

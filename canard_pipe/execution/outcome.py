@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from canard_pipe.errors import CommandError, LeaseLost, ReplayError, StorageError, TaskReleased
-from canard_pipe.execution import calling, environment, folders, history, jobs
+from canard_pipe.execution import calling, causes, environment, folders, history, jobs
 from canard_pipe.execution.command import Command
-from canard_pipe.execution.executor import Job, Slot
-from canard_pipe.execution.failures import failure_of
+from canard_pipe.execution.executor import Job
+from canard_pipe.execution.failures import failure_of, not_prepared
 from canard_pipe.execution.folders import Attempt
 from canard_pipe.execution.history import Tried
 from canard_pipe.execution.jobs import Known
@@ -85,8 +85,8 @@ class CommandRun:
         with self._executor.admit(self._context, self._command, request, self._identity.step) as slot:
             last = tried[-1][0].number if tried else 0
             for _ in range(TRIES_AFTER_INTERRUPTION):
-                attempt = folders.new(self._place, last)
-                record = self._try(slot, attempt, request, history.seconds(self._command, tried, self._executor.most))
+                attempt, job = self._prepared(last, request, history.seconds(self._command, tried, self._executor.most))
+                record = slot.run(job)
                 if record.ended_by != "interrupted":
                     return Brought(self._settle(attempt, record, tried, None), False, self._context.attempt)
                 self._note(self._job(attempt, record, tried), record, "interrupted", "launcher died", None)
@@ -140,7 +140,18 @@ class CommandRun:
 
     # -- one try ------------------------------------------------------------------------------------------------
 
-    def _try(self, slot: Slot, attempt: Attempt, request: Request, seconds: float | None) -> Record:
+    def _prepared(self, last: int, request: Request, seconds: float | None) -> tuple[Attempt, Job]:
+        """Make the folder of the next try, with all that it needs before it is started."""
+        try:
+            attempt = folders.new(self._place, last)
+            return attempt, self._written(attempt, request, seconds)
+        except OSError as error:
+            full = not_prepared(error, self._command, self._place)
+            if full is None:
+                raise
+            raise full from error
+
+    def _written(self, attempt: Attempt, request: Request, seconds: float | None) -> Job:
         command, folder = self._command, attempt.folder
         variables = environment.of_command(
             self._context.environ, command.env, cpus=command.cpus, memory_bytes=request.memory_bytes or None
@@ -156,11 +167,9 @@ class CommandRun:
         folders.write_script(folder, command, made.members, made.variables, note)
         if command.call is not None:
             (folder / calling.ARGUMENTS).write_text(command.call.arguments, encoding="utf-8")
-        return slot.run(
-            Job(
-                token, self._digest, self._identity, command, attempt.number, folder, made.variables, seconds, request,
-                made.members, made.enders,
-            )
+        return Job(
+            token, self._digest, self._identity, command, attempt.number, folder, made.variables, seconds, request,
+            made.members, made.enders,
         )
 
     def _settle(self, attempt: Attempt, record: Record, before: Tried, row: Known | None) -> Path:
@@ -199,6 +208,8 @@ class CommandRun:
         problems = self._context.output_problems(attempt.folder, self._command.outputs, new=new)
         if new and record.job_id is not None and not problems:  # waited for in vain, and another try may do the same
             problems = record.differences(attempt.folder)
+        if new and not problems and causes.no_space_left(attempt.folder, causes.NEXT_TO_NOTHING_BYTES):
+            problems = ["the disk was full when the command ended: what it has written may be cut off"]
         if self._command.check is not None and new and not problems:
             self._context.check()
             said = self._command.check(attempt.folder)

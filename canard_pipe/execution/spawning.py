@@ -25,13 +25,15 @@ NOT_FOUND, NOT_EXECUTABLE = 127, 126
 class Failure(Exception):
     """A member could not be started."""
 
-    def __init__(self, text: str, exit_code: int) -> None:
+    def __init__(self, text: str, exit_code: int, *, disk_full: bool = False) -> None:
         super().__init__(text)
-        self.text, self.exit_code = text, exit_code
+        self.text, self.exit_code, self.disk_full = text, exit_code, disk_full
 
     @property
     def cause(self) -> str:
         """The word for it in the record."""
+        if self.disk_full:
+            return "disk_full"
         return "not_found" if self.exit_code == NOT_FOUND else "not_executable"
 
 
@@ -49,7 +51,8 @@ def start(message: dict[str, Any], started: Callable[[list[str], int], None]) ->
         return failure
     except OSError as error:
         what = f"{error.strerror}: {os.fsdecode(error.filename)}" if error.filename else f"{error.strerror}"
-        return Failure(what, NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE)
+        code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
+        return Failure(what, code, disk_full=error.errno in (errno.ENOSPC, errno.EDQUOT))
     finally:
         for descriptor in opened:
             os.close(descriptor)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from canard_pipe.errors import BudgetError, CommandError, CommandFailed, CommandTimeout, OutputError
+from canard_pipe.errors import BudgetError, CommandError, CommandFailed, CommandNotStarted, CommandTimeout, OutputError
 from canard_pipe.execution import procfs
 from canard_pipe.execution.resources import Escalate
 
@@ -160,6 +160,19 @@ def test_a_full_disk_is_known_by_its_free_space_also_where_the_tool_says_nothing
     assert error.cause == "disk_full"
     assert "bytes are free" in error.facts["evidence"]
     assert lab.jobs() == [(1, "failed", "disk_full")]
+
+
+def test_a_disk_that_became_full_while_a_command_ended_well_is_no_success(make_lab, small_disk):
+    # BUGS 7: exit code 0, and an output that has lost its end
+    lab = make_lab(small_disk.parent / "lab")
+    script = "cat /dev/zero > out.txt 2>/dev/null; exit 0"
+    error = failure(lab, lab.claim(), ["sh", "-c", script], outputs=["out.txt"], directory=small_disk / "tries")
+    assert error.cause == "disk_full"
+    assert "may be cut off" in str(error)
+    error = failure(lab, lab.claim("s2"), ["true"], directory=small_disk / "others")
+    assert isinstance(error, CommandNotStarted | OutputError)
+    assert error.cause == "disk_full"
+    assert lab.jobs()[0] == (1, "failed", "disk_full")
 
 
 def test_a_check_of_ones_own_is_asked_after_the_outputs_are_there(lab):
