@@ -195,6 +195,7 @@ def test_an_expired_lease_with_budget_left_is_reclaimed_in_one_step(db, clock):
     clock.advance(5)
     new = claimed(db)
     assert (new.attempt, new.failures) == (2, 1)
+    assert (row(db)["attempt"], row(db)["failures"]) == (2, 1)
     assert row(db)["error"] == "worker lease expired"
     assert attempts(db) == [(1, "expired")]
     assert old.lost.is_set()
@@ -209,6 +210,7 @@ def test_every_expired_task_is_either_reclaimed_or_swept_and_never_both(db, cloc
         assert claim.failures == failures - 1
         clock.advance(5)
         last = failures == max_failures
+        assert not last or db.claim(reap_limit=0) is None  # nobody has swept it yet
         assert db.reap() == int(last)
         assert (row(db)["state"] == "failed") == last
     assert db.claim() is None
