@@ -23,6 +23,7 @@ RESERVED = {
     "psutil": ("canard_pipe.execution",),
     "pysam": ("canard_pipe.pipeline.checks", "canard_pipe.pipeline.checker"),
     "click": ("canard_pipe.cli",),
+    "jinja2": ("canard_pipe.report",),
     "rich": ("canard_pipe.cli", "canard_pipe.report"),
 }
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "cancel": ("steering", "Cancel samples and end their commands"),
     "check": ("running", "Check pipeline and sheet; nothing runs"),
     "config": ("configuring", "Show every setting, its value and where it comes from"),
+    "report": ("reporting", "Write what a run did: one HTML page that opens offline, and trace.tsv"),
     "clean": ("cleaning", "List what may go from the work folder; remove it with --yes"),
     "sql": ("asking", "Ask the state in SQL, also while a run is going"),
     "backup": ("steering", "Copy the state to a new file, also while a run is going"),

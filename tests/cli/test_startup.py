@@ -12,7 +12,7 @@ import canard_pipe
 from canard_pipe.cli.main import COMMANDS, cli
 from tests.cli.pipelines import ROOT, canard, environment
 
-HEAVY = ("duckdb", "pydantic", "rich", "pysam", "psutil", "importlib.metadata")
+HEAVY = ("duckdb", "pydantic", "rich", "pysam", "psutil", "jinja2", "importlib.metadata")
 
 
 def loaded_after(code: str) -> list[str]:
@@ -29,6 +29,7 @@ def loaded_after(code: str) -> list[str]:
         "from canard_pipe.cli.main import invoke; invoke(['--version'])",
         "from canard_pipe.cli.main import invoke; invoke(['--help'])",
         "from canard_pipe.cli import running, looking, steering, asking, cleaning, configuring, demo",
+        "from canard_pipe.cli import doctoring, reporting",
     ],
 )
 def test_nothing_heavy_is_imported_before_a_command_needs_it(code):
