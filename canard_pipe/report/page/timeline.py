@@ -12,7 +12,7 @@ from canard_pipe.report.wording import duration, local_time
 
 WIDTH, AREA_HEIGHT, ROW_HEIGHT, NAME_WIDTH = 1000.0, 180.0, 16.0, 150.0
 BUCKETS = 200
-MOST_STEPS, MOST_ROWS, MOST_BARS = 7, 60, 2000
+MOST_STEPS, MOST_ROWS, MOST_BARS = 7, 60, 3000
 OTHERS = "other steps"
 CUT = 12.0  # how wide a cut is
 IDLE_SHARE, IDLE_SECONDS = 0.1, 60.0
@@ -59,7 +59,6 @@ class Timeline:
     cuts: tuple[Mark, ...]
     most: float
     busy_seconds: float
-    left_out: int
 
     @property
     def height(self) -> float:
@@ -118,8 +117,8 @@ def timeline(tries: Sequence[Tried], now_us: int) -> Timeline | None:
     order = [label for label in dict.fromkeys(each.label for each in begun) if label in labels]
     colours = {label: number for number, label in enumerate(order)}
     areas, most = _areas(begun, spans, axis, colours)
-    bars, names, left_out = _bars(begun, spans, axis, colours)
-    return Timeline(areas, bars, names, axis.ticks(), axis.cuts(), most, axis.seconds, left_out)
+    bars, names = _bars(begun, spans, axis, colours)
+    return Timeline(areas, bars, names, axis.ticks(), axis.cuts(), most, axis.seconds)
 
 
 def _areas(
@@ -156,23 +155,22 @@ def _polygon(below: Sequence[float], above: Sequence[float], wide: float, most: 
 
 def _bars(
     begun: Sequence[Tried], spans: Sequence[tuple[int, int]], axis: _Axis, colours: dict[str, int]
-) -> tuple[tuple[Bar, ...], tuple[Mark, ...], int]:
-    """Return a bar for each try of the first rows, and how many rows are left out."""
+) -> tuple[tuple[Bar, ...], tuple[Mark, ...]]:
+    """Return a bar for each try, and the names of the rows; nothing where that would be too much to look at."""
     rows: dict[int, int] = {}
     for each in begun:
         rows.setdefault(each.seq, len(rows))
-    shown = MOST_ROWS if len(begun) <= MOST_BARS * 4 else MOST_ROWS // 2
-    names = {rows[each.seq]: each.sample for each in begun if rows[each.seq] < shown}
+    if len(rows) > MOST_ROWS or len(begun) > MOST_BARS:
+        return (), ()
+    names = {rows[each.seq]: each.sample for each in begun}
     bars = [
         Bar(
             axis.place(start), rows[each.seq] * ROW_HEIGHT, max(axis.place(end) - axis.place(start), 1.0),
             colours.get(each.label, MOST_STEPS), each.bad, _title(each),
         )
         for each, (start, end) in zip(begun, spans, strict=True)
-        if rows[each.seq] < shown
-    ][:MOST_BARS]  # fmt: skip
-    marks = tuple(Mark(0.0, number * ROW_HEIGHT, name) for number, name in sorted(names.items()))
-    return tuple(bars), marks, max(len(rows) - shown, 0)
+    ]  # fmt: skip
+    return tuple(bars), tuple(Mark(0.0, number * ROW_HEIGHT, name) for number, name in sorted(names.items()))
 
 
 def _title(each: Tried) -> str:
