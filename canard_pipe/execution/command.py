@@ -41,7 +41,7 @@ class Options(TypedDict, total=False):
     ``check``: a function of that folder that looks at what the command made; it returns None, or a text that says
     what is wrong, and may be called again.
     ``cpus``, ``memory`` ("4G"), ``time`` ("2h"): what is asked for; memory and time may be an ``Escalate``. The
-    command is ended at ``time``, and when its tree is seen to use a tenth more than ``memory``.
+    command is ended at ``time``, and when its tree uses a tenth more than ``memory``.
     ``tries``: how often it is tried, by how it fails; see :class:`Tries`.
     ``timeout``: seconds (or "90s") after which it is ended, if that is less than ``time``.
     ``limits``: names (or names with amounts) of limits of the run, such as licences.

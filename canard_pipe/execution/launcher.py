@@ -31,9 +31,10 @@ TYPE_CHECKING = False  # typing is not imported: start-up
 if TYPE_CHECKING:
     from typing import Any
 
-    from canard_pipe.execution import spawning, tries
+    from canard_pipe.execution import groups, spawning, tries
 else:
     sys.path.append(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 (no pathlib: start-up)
+    import groups
     import spawning
     import tries
 
@@ -52,6 +53,8 @@ class Launcher:
     def __init__(self) -> None:
         self.tries: dict[str, tries.Try] = {}
         self.tree = tries.Tree(self.tries, subreaper=_become_subreaper())
+        self.groups: groups.Place | None = None
+        self._looked_for_groups = False
         self.quitting = False
         self._received = b""
         self._to_send = b""
@@ -148,12 +151,30 @@ class Launcher:
         if attempt.memory_limit:
             self._next_sample = min(self._next_sample, attempt.started + WATCH_SECONDS)
         self.tries[attempt.token] = attempt
-        attempt.failure = spawning.start(message, attempt.add)
+        attempt.group = self._enter_group(message)
+        try:
+            attempt.failure = spawning.start(message, attempt.add)
+        finally:
+            if attempt.group is not None:
+                attempt.group.leave(int(attempt.memory_limit * tries.MEMORY_TOLERANCE))
         if attempt.failure is not None:
             self.tree.signal(attempt.alive, signal.SIGKILL)
             return
         pids = [member.pid for member in attempt.members]
         self.send({"event": "started", "token": attempt.token, "pids": pids, "at": attempt.started_at})
+
+    def _enter_group(self, message: dict[str, Any]) -> groups.Group | None:
+        """Enter a new group for a try with a limit of memory, where that can be enforced."""
+        if not message["memory"] or not message.get("enforce"):
+            return None
+        if not self._looked_for_groups:
+            self._looked_for_groups = True
+            self.groups = groups.find({os.getpid(), os.getppid()})
+        group = self.groups.make() if self.groups else None
+        if group is None or group.enter():
+            return group
+        group.remove()
+        return None
 
     def stop(self, attempt: tries.Try, reason: str, grace: float) -> None:
         """TERM to the whole tree; KILL after ``grace`` seconds. A second stop can only make it sooner."""
@@ -204,9 +225,12 @@ class Launcher:
         self._next_sample = now + max(WATCH_SECONDS if watched else SAMPLE_SECONDS, 50 * self.tree.cost)
         self.send({"event": "memory", "bytes": memory})
         for attempt in list(self.tries.values()):
-            used = self.tree.over_memory(attempt, memory[attempt.token]) if attempt.stage == tries.RUNNING else None
+            if attempt.stage != tries.RUNNING:
+                continue
+            used = self.tree.over_memory(attempt, memory[attempt.token])
             if used is not None:
                 attempt.lack_of_memory = f"it used {used} bytes and had asked for {attempt.memory_limit}"
+            if used is not None or attempt.killed_at_limit():
                 self.stop(attempt, tries.MEMORY, 0.0)  # at once, as the kernel would: it takes others' memory
 
     def _members_are_gone(self, attempt: tries.Try, now: float) -> None:
@@ -237,12 +261,16 @@ class Launcher:
         """Write the record, tell the run, forget the try."""
         del self.tries[attempt.token]
         self.tree.give_up(undead)
+        if attempt.killed_at_limit() and attempt.ended_by in (None, "itself"):
+            attempt.ended_by = tries.MEMORY  # whatever its other processes made of that
         record = attempt.record(undead)
         error = attempt.write(record)
         if record["ended_by"] != "itself" or record["signal"] is not None:
             self._run_enders(attempt)
         self.send({"event": "ended", "token": attempt.token, "record": record, "not_written": error})
         self.tree.signal(self.tree.forget(attempt), signal.SIGKILL)
+        if self.groups is not None:
+            self.groups.remove(attempt.group)
 
     def _run_enders(self, attempt: tries.Try) -> None:
         """Start what ends the rest of a try, such as its containers; nobody waits for it, and nobody ends it."""
@@ -263,6 +291,9 @@ class Launcher:
             self.tree.signal(left, signal.SIGKILL)
             if select.select([self._wake], [], [], 0.01)[0]:
                 os.read(self._wake, 4096)
+        if self.groups is not None:
+            for attempt in self.tries.values():
+                self.groups.remove(attempt.group)
         for attempt in over:  # ended by itself before the run did: that is an outcome
             attempt.write(attempt.record([]))
 

@@ -66,7 +66,8 @@ class LocalExecutor:
     renewal is due. ``keep_open`` gives the descriptors the launcher has to hold: the owner's lock.
     ``grace_seconds`` lie between TERM and KILL, ``linger_seconds`` are left to processes that a command leaves
     behind in its own session. ``margin_seconds`` before the end of a lease that cannot be renewed its command is ended:
-    where another machine may take the task then. All methods may be called from any thread.
+    where another machine may take the task then. ``enforce_memory``: the kernel limits the memory of commands where it
+    lets us (see groups.py); else it is watched. All methods may be called from any thread.
     """
 
     name = "local"
@@ -82,10 +83,12 @@ class LocalExecutor:
         linger_seconds: float = 2.0,
         keep_open: Callable[[], Sequence[int]] = tuple,
         margin_seconds: float = 0.0,
+        enforce_memory: bool = True,
     ) -> None:
         self.budget = budget
         self.run_token = secrets.token_hex(16)
         self.grace_seconds, self.linger_seconds = grace_seconds, linger_seconds
+        self.enforce_memory = enforce_memory
         self._clock = clock or SystemClock()
         self._keep_open = keep_open
         self._heartbeats = Heartbeats(renew, self._clock.monotonic, margin_seconds)
@@ -189,6 +192,7 @@ class LocalExecutor:
     def _run(self, admitted: _Admitted, job: Job) -> Record:
         variables = environment.of_try(job.environment, job.folder, token=job.token, run_token=self.run_token)
         message = job.start_message(variables, self.grace_seconds, self.linger_seconds)
+        message["enforce"] = self.enforce_memory
         with self._starting, self._lock:
             admitted.raise_reason()
             admitted.ended.clear()

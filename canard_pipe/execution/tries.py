@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from resource import struct_rusage
     from typing import Any
 
-    from canard_pipe.execution import procfs, spawning
+    from canard_pipe.execution import groups, procfs, spawning
 else:
     import procfs
 
@@ -63,6 +63,7 @@ class Try:
         self.cpu_seconds, self.peak_bytes, self.left_over = 0.0, 0, 0
         self.read_bytes = self.written_bytes = 0
         self.lack_of_memory: str | None = None
+        self.group: groups.Group | None = None
 
     def add(self, argv: list[str], pid: int) -> None:
         """Take in a member that has been started."""
@@ -88,6 +89,14 @@ class Try:
         return self.stage == RUNNING and any(
             member.killed_by == signal.SIGKILL or member.exit_code == _KILLED for member in self.members
         )
+
+    def killed_at_limit(self) -> bool:
+        """Tell whether the kernel has ended a process of it at its limit of memory, and note that."""
+        if self.group is None or not self.group.has_killed():
+            return False
+        self.lack_of_memory = f"the kernel has ended a process at its limit: it had asked for {self.memory_limit} bytes"
+        self.peak_bytes = max(self.peak_bytes, self.memory_limit)
+        return True
 
     def culprit(self) -> Member | None:
         """Return the member that says how the whole command ended.
