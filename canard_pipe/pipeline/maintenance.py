@@ -22,6 +22,7 @@ from canard_pipe.pipeline.observer import Observer
 
 log = logging.getLogger(__name__)
 TICK_SECONDS = 0.25
+SERVE_AFTER_SECONDS = 0.1  # a run with nothing to do is over by then, and numpy takes as long to load
 SNAPSHOT_SECONDS = 2.0
 FIRST_SNAPSHOTS_SECONDS, FIRST_SNAPSHOTS = 0.5, 8  # a run that dies early has said what was at work
 SECOND_SIGNAL_SECONDS = 5.0
@@ -116,7 +117,8 @@ class Maintenance:
         next_snapshot = next_ownership = clock.monotonic()
         taken = 0
         self._guarded("status.json", lambda: self._publish_snapshot(finished=False))
-        self._guarded("serving", self._serve)
+        if not self._over.wait(SERVE_AFTER_SECONDS):
+            self._guarded("serving", self._serve)
         while not self._over.is_set():
             self._guarded("signals", self._answer_signals)
             self._guarded("a broken slot", self._end_the_broken)

@@ -11,7 +11,7 @@ from canard_pipe.errors import InputError
 from canard_pipe.pipeline import cleaning, requests, retrying
 from canard_pipe.pipeline.run import open_state
 from canard_pipe.pipeline.scheduling import see_jobs_out
-from canard_pipe.pipeline.stored_run import stored_options
+from canard_pipe.pipeline.stored_run import stored_slurm
 
 
 def cancel_stored(state: Path, launch: Path, keys: Sequence[str], *, every: bool) -> str:
@@ -22,7 +22,7 @@ def cancel_stored(state: Path, launch: Path, keys: Sequence[str], *, every: bool
             raise InputError(f"the state {state} knows no run yet")
         chosen = retrying.cancel(database, runs[0][1], keys, every=every)
         said = [requests.describe("cancel", chosen)]
-        see_jobs_out(database, stored_options(database, state).slurm, environ=os.environ, note=said.append)
+        see_jobs_out(database, stored_slurm(database), environ=os.environ, note=said.append)
     return "; ".join(said)
 
 

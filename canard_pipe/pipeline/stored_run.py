@@ -99,3 +99,9 @@ def stored_options(database: Tasks, state: Path) -> RunOptions:
         **{name: database.codec.decode(json.dumps(given[name])) for name in _PATHS},
         **{name: given[name] for name in _PLAIN},
     )
+
+
+def stored_slurm(database: Tasks) -> dict[str, Any]:
+    """Return the Slurm settings of the latest run; none if it had none, or there was no run."""
+    rows = database.query("latest_run")
+    return dict(json.loads(rows[0][5]).get("slurm") or {}) if rows else {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import secrets
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+import sys
+from collections.abc import Callable, Iterator
 from types import TracebackType
 
 import duckdb
@@ -96,7 +98,7 @@ def serve(
     try:
         probe(uri, answer_seconds)
     except StorageError as error:
-        with suppress(StorageError):
+        with contextlib.suppress(StorageError):
             server.stop()
         raise StorageError(
             "the state cannot be served: the server does not answer; are threads or memory of this process limited?",
@@ -108,7 +110,7 @@ def serve(
 def _require_free(host: str, port: int) -> None:
     # The server sets SO_REUSEPORT: two of them at one port would share what comes. Binding for a trial would also find
     # what a server that was killed has left there, which hinders nobody.
-    with suppress(OSError), socket.create_connection((host, port), timeout=1.0):
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1.0):
         raise StorageError(f"something listens at {host}:{port} already", operation="serve")
 
 
@@ -119,12 +121,27 @@ def let_ask(connection: duckdb.DuckDBPyConnection, answer: Callable[[str], str])
     DuckDB calls freed memory afterwards. Raises ExtensionError where DuckDB cannot call Python.
     """
     try:
-        connection.create_function(
-            FUNCTION, answer, ["VARCHAR"], "VARCHAR",  # type: ignore[call-overload]
-            type="native", side_effects=True,
-        )
+        with _without_blas_threads():
+            connection.create_function(
+                FUNCTION, answer, ["VARCHAR"], "VARCHAR",  # type: ignore[call-overload]
+                type="native", side_effects=True,
+            )
     except duckdb.InvalidInputException as error:
         raise ExtensionError(f"DuckDB cannot call functions of Python: {first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _without_blas_threads() -> Iterator[None]:
+    """DuckDB loads numpy here, which would start a thread for each core, to compute what nobody asks for."""
+    name = "OPENBLAS_NUM_THREADS"
+    if "numpy" in sys.modules or name in os.environ:
+        yield
+        return
+    os.environ[name] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 def probe(uri: str, seconds: float) -> None:
