@@ -17,6 +17,9 @@ state_option = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per sample.")
 profile_option = click.option("--profile", metavar="NAME", help="The profile of the settings to use.")
+events_option = click.option(
+    "--events", metavar="FILE", help="Add a JSON line to FILE for everything that happens; - is standard output."
+)
 param_option = click.option(
     "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter of the pipeline; may be repeated."
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ import click
 
 from canard_pipe.cli import output
 from canard_pipe.cli.options import (
+    events_option,
     json_option,
     limit_option,
     limits_from,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 @click.option(
     "--only", metavar="SAMPLE", multiple=True, help="Run only this sample, or those like 'S1*'; may be repeated."
 )
+@events_option
 @click.option(
     "--drop-intermediates", is_flag=True, default=None, help="Remove what a sample's commands made once it is done."
 )
@@ -79,6 +81,7 @@ def run(
     profile: str | None,
     suspend_always: bool,
     only: tuple[str, ...],
+    events: str | None,
     drop_intermediates: bool | None,
     dry_run: bool,
     rerun_changed: bool,
@@ -108,6 +111,7 @@ def run(
             "work": work,
             "results": results,
             "executor": executor,
+            "events": events,
             "drop_intermediates": drop_intermediates,
             "slurm.max_jobs": max_jobs,
             "slurm.cancel_jobs": cancel_jobs or None,
@@ -138,13 +142,14 @@ def run(
         rerun_changed=rerun_changed,
         accept_changed=accept_changed,
     )
-    with observing(to_stderr=as_json) as observer:
+    watched = None if dry_run else settings["events"]
+    with observing(as_json=as_json, events=watched) as observer:
         report = run_pipeline(options, observer)
     if dry_run:
         if as_json:
             output.as_json_list(_for_machines(report.samples))
         return 0
-    return finish(report, folders, as_json=as_json)
+    return finish(report, folders, as_json=as_json, quiet=watched == "-")
 
 
 @click.command(short_help="Check pipeline and sheet; nothing runs.")
@@ -184,29 +189,48 @@ def check(
 
 
 @contextmanager
-def observing(*, to_stderr: bool = False) -> Iterator[Observer]:
-    """Give the observer of a run: a live view on a terminal, plain lines elsewhere; close it at the end."""
+def observing(*, as_json: bool = False, events: str | None = None) -> Iterator[Observer]:
+    """Give the observer of a run: a live view on a terminal, plain lines elsewhere; close it at the end.
+
+    ``as_json``: standard output is for JSON, so people read on standard error. ``events``: the file that gets a line
+    for every event; ``-`` is standard output. Raises InputError where it cannot be written.
+    """
+    import contextlib
     import sys
     import time
 
     from canard_pipe.report.live import LiveView, PlainLines
 
+    if as_json and events == "-":
+        raise click.UsageError("--json and --events - would both write to standard output. Name a file for the events.")
+
     def now_us() -> int:
         return time.time_ns() // 1000
 
-    view: LiveView | PlainLines
-    if output.is_terminal(sys.stderr if to_stderr else sys.stdout):
-        view = LiveView(output.console(err=to_stderr), now_us)
-    else:
-        view = PlainLines(lambda text: output.line(text, err=to_stderr), now_us)
-    try:
-        yield view
-    finally:
-        view.close()
+    to_stderr = as_json or events == "-"
+    with contextlib.ExitStack() as stack:
+        if events is not None:  # opened first: nothing is drawn where it cannot be
+            from canard_pipe.pipeline.observer import Guarded, Several
+            from canard_pipe.report.events import EventLines, open_events
+
+            troubles: list[Callable[[str], None]] = []
+            path = None if events == "-" else absolute(events)
+            file = stack.enter_context(open_events(path, lambda text: troubles[0](text)))
+        view: LiveView | PlainLines
+        if output.is_terminal(sys.stderr if to_stderr else sys.stdout):
+            view = LiveView(output.console(err=to_stderr), now_us)
+        else:
+            view = PlainLines(lambda text: output.line(text, err=to_stderr), now_us)
+        stack.callback(view.close)
+        if events is None:
+            yield view
+        else:
+            troubles.append(Guarded(view).note)
+            yield Several(view, EventLines(file.write, now_us))
 
 
-def finish(report: RunReport, folders: Folders, *, as_json: bool) -> int:
-    """Print how a run ended and return its exit status."""
+def finish(report: RunReport, folders: Folders, *, as_json: bool, quiet: bool = False) -> int:
+    """Print how a run ended and return its exit status; ``quiet``: standard output is for something else."""
     from canard_pipe.report.summary import summary_lines
 
     here = Path.cwd()
@@ -218,7 +242,7 @@ def finish(report: RunReport, folders: Folders, *, as_json: bool) -> int:
         interrupted=report.interrupted,
         state_option=folders.state_option,
     )
-    output.lines(["", *lines], err=as_json)
+    output.lines(["", *lines], err=as_json or quiet)
     if as_json:
         output.as_json_list(_for_machines(report.samples))
     return report.exit_status

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from canard_pipe.cli import output
-from canard_pipe.cli.options import state_option
+from canard_pipe.cli.options import events_option, state_option
 from canard_pipe.cli.session import Session, absolute
 
 TOKEN_VARIABLE = "CANARD_TOKEN"  # noqa: S105 - the name of a variable
@@ -70,12 +70,13 @@ def serve(
 @click.option("--root", metavar="DIR", help="Where the run's launch folder is on this machine; as there by default.")
 @click.option("--wait", "patience", type=click.FloatRange(min=0), default=60.0, show_default=True,
               help="How many seconds an owner may be away.")
+@events_option
 @click.option("--plain", is_flag=True, help="Speak HTTP without TLS to another machine.")
 @click.pass_obj
 def worker(
     session: Session, /, pipeline: str | None, uri: str | None, token_file: str | None, state: str | None,
     slots: int | None, queue: str | None, names: str | None, cpus: float | None, memory: str | None, root: str | None,
-    patience: float, plain: bool,
+    patience: float, events: str | None, plain: bool,
 ) -> int:
     """Take samples of a run that another process owns, until it has ended.
 
@@ -106,9 +107,9 @@ def worker(
         patience_seconds=patience,
         tls=False if plain else None,
     )
-    with observing() as observer:
+    with observing(events=events) as observer:
         count = join_run(options, observer)
-    output.line(f"{count} attempts made")
+    output.line(f"{count} attempts made", err=events == "-")
     return 0
 
 

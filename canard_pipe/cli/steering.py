@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from canard_pipe.cli import output
-from canard_pipe.cli.options import json_option, state_option
+from canard_pipe.cli.options import events_option, json_option, state_option
 from canard_pipe.cli.session import Folders, Session, absolute
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ BACKUP_SECONDS = 600.0
 )
 @click.option("--memory", metavar="SIZE", help="Let their commands ask for at least so much memory, such as 16G.")
 @click.option("--time", "time_limit", metavar="TIME", help="Let their commands run at least so long, such as 12h.")
+@events_option
 @state_option
 @json_option
 @click.pass_obj
@@ -41,6 +42,7 @@ def retry(
     item: str | None,
     memory: str | None,
     time_limit: str | None,
+    events: str | None,
     state: str | None,
     as_json: bool,
 ) -> int:
@@ -50,6 +52,8 @@ def retry(
     run. SAMPLE may also be the name of a once or cohort function. Items of its maps that failed run again, the others
     are kept; with --item only the one named. What --memory and --time say is kept with the sample, also for later
     retries, until its input changes.
+
+    Events (--events) are those of a retry that runs here; a run that is going on has its own.
 
     Exit status: as that of run; 0 when a run that is going on has taken them over; 2 if none of those named can be
     retried.
@@ -72,9 +76,10 @@ def retry(
     from canard_pipe.pipeline.run import Retry, retry_stored
 
     asked = Retry(samples, failed, from_step, override, item)
-    with observing(to_stderr=as_json) as observer:
+    events = events or session.settings()["events"]
+    with observing(as_json=as_json, events=events) as observer:
         report = retry_stored(folders.state, folders.launch, asked, observer)
-    return finish(report, folders, as_json=as_json)
+    return finish(report, folders, as_json=as_json, quiet=events == "-")
 
 
 @click.command(short_help="Cancel samples and end their commands.")

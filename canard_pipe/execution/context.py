@@ -15,7 +15,7 @@ from canard_pipe.engine.values import Codec
 from canard_pipe.errors import InputError, RestoreError
 from canard_pipe.execution import calling, folders, outputs, shelltext
 from canard_pipe.execution.command import Argument, Command, Options, command
-from canard_pipe.execution.executor import Executor
+from canard_pipe.execution.executor import Executor, Job
 from canard_pipe.execution.outcome import CommandRun
 from canard_pipe.execution.record import Identity
 from canard_pipe.execution.retry import Tries
@@ -156,6 +156,12 @@ class CommandContext(Claim):
     def adapted(self, command: Command) -> Command:
         """Return the command as it is to run: a subclass may let it ask for more."""
         return command
+
+    def command_begins(self, job: Job) -> None:
+        """A try of a command is about to start; for subclasses that tell somebody."""
+
+    def command_ended(self, job: Job, state: str, cause: str | None, facts: Mapping[str, Any]) -> None:
+        """The end of a try was taken in; ``facts`` are columns of ``jobs``. For subclasses that tell somebody."""
 
     def _identity(self, step: str, ordinal: int) -> Identity:
         if self._archived is None:

@@ -86,6 +86,7 @@ class CommandRun:
             last = tried[-1][0].number if tried else 0
             for _ in range(TRIES_AFTER_INTERRUPTION):
                 attempt, job = self._prepared(last, request, history.seconds(self._command, tried, self._executor.most))
+                self._context.command_begins(job)
                 record = slot.run(job)
                 if record.ended_by != "interrupted":
                     return Brought(self._settle(attempt, record, tried, None), False, self._context.attempt)
@@ -228,6 +229,7 @@ class CommandRun:
     def _note(self, job: Job, record: Record, state: str, cause: str | None, row: Known | None) -> None:
         """Let the end of this try join the next transaction: as a row of its own, or in that which it has."""
         facts = jobs.facts_of(record)
+        self._context.command_ended(job, state, cause, facts)
         if row is None:
             made = jobs.row_of(self._context, job, self._executor.name, state, cause=cause, **facts)
             self._context.ride("record_jobs", made)

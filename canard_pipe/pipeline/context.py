@@ -26,7 +26,7 @@ from canard_pipe.errors import (
 from canard_pipe.execution import folders
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.context import CommandContext
-from canard_pipe.execution.executor import Executor
+from canard_pipe.execution.executor import Executor, Job
 from canard_pipe.pipeline import cohorts, items, planning
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.definition import Function, Pipeline
@@ -132,10 +132,14 @@ class PipelineContext(CommandContext):
         publisher = self._setting.publisher
         if publisher is None:
             raise InputError("publishing needs a run")
-        return self.step(
+        known = self.has_saved(name)
+        published: dict[str, Path] = self.step(
             name,
             lambda: publisher.publish(self, files, self.folder, keep_alive=self._keep_alive, allow_empty=allow_empty),
         )
+        if not known:
+            self.tell("published", {"step": name, "files": {each: str(path) for each, path in published.items()}})
+        return published
 
     def map(
         self, name: str, fn: Any, items: Iterable[Any], *, key: Callable[[Any], str | int] | None = None
@@ -185,6 +189,24 @@ class PipelineContext(CommandContext):
         override = self._setting.overrides.of(self.seq, self.attempt) if self._setting.overrides is not None else None
         return command.at_least(override.memory_bytes, override.time_seconds) if override else command
 
+    def command_begins(self, job: Job) -> None:
+        """Tell the run's observer."""
+        self.tell("command_started", self._of(job) | {"folder": str(job.folder)})
+
+    def command_ended(self, job: Job, state: str, cause: str | None, facts: Mapping[str, Any]) -> None:
+        """Tell the run's observer."""
+        names = ("exit_code", "signal", "peak_memory_bytes", "cpu_seconds", "host")
+        ended = {"state": state, "cause": cause, **{name: facts[name] for name in names}, "folder": str(job.folder)}
+        self.tell("command_ended", self._of(job) | ended)
+
+    def _of(self, job: Job) -> dict[str, Any]:
+        return {"step": job.identity.step or None, "command": job.command.text(), "try": job.attempt}
+
+    def tell(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Tell those who watch the run from outside of an event of this task."""
+        kind, sample = planning.label_of_id(self.id)
+        self._setting.observer.event(name, {"kind": kind, "sample": sample, **facts})
+
     def step_saved(self, name: str) -> None:
         """Tell the run's observer."""
         self._setting.observer.step(*planning.label_of_id(self.id), name)
@@ -220,7 +242,18 @@ def folder_of(pipeline: Pipeline, grant: Grant) -> tuple[str, str]:
 def handlers(setting: RunSetting) -> dict[str, Handler]:
     """Return the engine's handlers of a pipeline's functions, by task name."""
     found = {function.name: _handler(setting, function) for function in setting.pipeline.functions.values()}
-    return found | {items.task_name(name): _ending_alone(_item_handler(setting)) for name in found}
+    found |= {items.task_name(name): _ending_alone(_item_handler(setting)) for name in found}
+    return {name: _telling(handler) for name, handler in found.items()}
+
+
+def _telling(handler: Handler) -> Handler:
+    """Let the run's observer know that a task was claimed."""
+
+    def run(given: Any, ctx: Any) -> Any:
+        ctx.tell("claimed", {"attempt": ctx.attempt})
+        return handler(given, ctx)
+
+    return run
 
 
 def _handler(setting: RunSetting, function: Function) -> Handler:

@@ -35,6 +35,9 @@ class Observer(Protocol):
     def note(self, text: str) -> None:
         """Something else that the user should know, one sentence."""
 
+    def event(self, name: str, facts: dict[str, Any]) -> None:
+        """Something that only machines want to know, such as the start of a command; see docs/events.md."""
+
 
 class Silent:
     """An observer that tells nobody."""
@@ -53,6 +56,40 @@ class Silent:
 
     def note(self, text: str) -> None:
         pass
+
+    def event(self, name: str, facts: dict[str, Any]) -> None:
+        pass
+
+
+class Several:
+    """Tells several observers; one that fails is told no more, the others are."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = tuple(Guarded(observer) for observer in observers)
+
+    def planned(self, lines: Sequence[str]) -> None:
+        for observer in self._observers:
+            observer.planned(lines)
+
+    def step(self, kind: str, sample: str, step: str) -> None:
+        for observer in self._observers:
+            observer.step(kind, sample, step)
+
+    def ended(self, kind: str, sample: str, state: str, detail: str) -> None:
+        for observer in self._observers:
+            observer.ended(kind, sample, state, detail)
+
+    def snapshot(self, state: dict[str, Any]) -> None:
+        for observer in self._observers:
+            observer.snapshot(state)
+
+    def note(self, text: str) -> None:
+        for observer in self._observers:
+            observer.note(text)
+
+    def event(self, name: str, facts: dict[str, Any]) -> None:
+        for observer in self._observers:
+            observer.event(name, facts)
 
 
 class Guarded:
@@ -78,6 +115,9 @@ class Guarded:
 
     def note(self, text: str) -> None:
         self._tell(lambda observer: observer.note(text))
+
+    def event(self, name: str, facts: dict[str, Any]) -> None:
+        self._tell(lambda observer: observer.event(name, facts))
 
     def _tell(self, tell: Callable[[Observer], None]) -> None:
         try:

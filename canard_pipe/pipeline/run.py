@@ -7,6 +7,7 @@ import os
 import random
 import secrets
 import shlex
+import socket
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -109,7 +110,7 @@ def _run(options: RunOptions, shown: Observer, retry: Retry | None) -> RunReport
     with open_state(
         options.state, options.launch, claim_type=context_factory(setting), types=types
     ) as database:
-        return _Run(options, prepared, observer, setting, database, retry).go()
+        return _Run(options, prepared, observer, setting, database, retry).told()
 
 
 def _dry_run(
@@ -167,6 +168,24 @@ class _Run:
     def pipeline_name(self) -> str:
         return self.prepared.loaded.pipeline.name
 
+    def told(self) -> RunReport:
+        """Go, and tell those who watch from outside that it has begun and how it has ended."""
+        options = self.options
+        self.observer.event("run_started", {
+            "run_id": self.run_id, "pipeline": self.pipeline_name, "pipeline_file": options.pipeline_file,
+            "sheet": options.sheet_file, "executor": options.executor, "launch": options.launch,
+            "host": socket.gethostname(), "pid": os.getpid(), "interrupted_tasks": self.database.interrupted or 0,
+        })  # fmt: skip
+        try:
+            report = self.go()
+        except BaseException as error:
+            self.observer.event("run_ended", {"exit_status": None, "interrupted": True, "error": str(error)})
+            raise
+        self.observer.event("run_ended", {
+            "exit_status": report.exit_status, "interrupted": report.interrupted, "error": None, "counts": report.counts
+        })  # fmt: skip
+        return report
+
     def go(self) -> RunReport:
         """Plan, run and report."""
         if self.database.interrupted:
@@ -194,6 +213,7 @@ class _Run:
         )
         gate = Gate(self.database, self.prepared.loaded.pipeline, param_values(self.prepared.params), self.run_id, only)
         self.observer.planned(plan.lines())
+        self.observer.event("planned", {"samples": plan.counts(), "lines": plan.lines()})
         self._say_which_results_are_gone(publisher)
         if gate.finished():
             see_jobs_out(
@@ -350,6 +370,7 @@ class _Run:
             state = "failed" if outcome.state == "failed" else "waiting"
             self.observer.ended(kind, sample, state, "" if outcome.error is None else text_of(outcome.error))
         elif outcome.status == "lost":
+            self.observer.event("attempt_lost", {"kind": kind, "sample": sample})
             self._tell_what_became_of(outcome.id, kind, sample)
 
     def _tell_what_became_of(self, id: str, kind: str, sample: str) -> None:
@@ -361,26 +382,12 @@ class _Run:
             self.observer.ended(kind, sample, "waiting", "its attempt lost its lease, and another one is made")
 
     def _snapshot(self, executor: Executor, *, finished: bool) -> dict[str, Any]:
-        running = [
-            {
-                "task_id": command.task_id,
-                "step": command.step,
-                "command": command.command,
-                "state": command.state,
-                "started_at": command.since_us,
-                "pids": list(command.pids),
-                "folder": None if command.folder is None else str(command.folder),
-                "memory_bytes": command.memory_bytes,
-                "job_id": command.job_id,
-            }
-            for command in executor.running()
-        ]
         return snapshot.snapshot(
             pipeline=self.pipeline_name,
             run_id=self.run_id,
             now_us=self.database.clock.now_us(),
             states=cohorts.sample_states(self.database, self.pipeline_name),
-            running=running,
+            running=snapshot.described(executor.running()),
             finished=finished,
         )
 

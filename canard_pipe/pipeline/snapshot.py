@@ -7,11 +7,12 @@ import json
 import os
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from canard_pipe.engine.mapping import path_of, root_of
+from canard_pipe.execution.executor import RunningCommand
 from canard_pipe.pipeline.cohorts import SampleState
 
 
@@ -51,6 +52,24 @@ def snapshot(
         ],
         "finished": finished,
     }
+
+
+def described(commands: Iterable[RunningCommand]) -> list[dict[str, Any]]:
+    """Describe the commands that wait and run now, as ``snapshot`` takes them."""
+    return [
+        {
+            "task_id": command.task_id,
+            "step": command.step,
+            "command": command.command,
+            "state": command.state,
+            "started_at": command.since_us,
+            "pids": list(command.pids),
+            "folder": None if command.folder is None else str(command.folder),
+            "memory_bytes": command.memory_bytes,
+            "job_id": command.job_id,
+        }
+        for command in commands
+    ]
 
 
 def write(path: Path, state: dict[str, Any]) -> None:

@@ -65,6 +65,9 @@ class PlainLines:
     def note(self, text: str) -> None:
         self._line(visible(text))
 
+    def event(self, name: str, facts: dict[str, Any]) -> None:
+        """Nothing: it is for machines."""
+
     def close(self) -> None:
         """End the view; there is nothing to take away."""
 
@@ -118,6 +121,9 @@ class LiveView:
 
     def note(self, text: str) -> None:
         self._console.print(Text(visible(text), style="yellow"))
+
+    def event(self, name: str, facts: dict[str, Any]) -> None:
+        """Nothing: it is for machines."""
 
     def close(self) -> None:
         """Take the view off the screen."""
