@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from canard_pipe.execution.health import Finding
     from canard_pipe.pipeline.settings.resolve import Settings
 
+JOBS_IN_A_ROW, ASK_EVERY = 5, "2s"  # of the self-test on Slurm
+
 
 @click.command(short_help="Tell whether this machine is ready; runs a small self-test.")
 @click.argument("pipeline", metavar="[PIPELINE]", required=False)
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 @state_option
 @click.option("--work", metavar="DIR", help="Where commands run; work by default.")
 @click.option("--results", metavar="DIR", help="Where results are published; results by default.")
+@click.option("--slurm", is_flag=True, help="Check the Slurm site too, with a tiny job.")
+@click.option("--wait", metavar="TIME", default="2m", show_default=True, help="How long for that job to start.")
 @click.option("--no-self-test", "without_test", is_flag=True, help="Look only; run nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one object per finding.")
 @click.pass_obj
@@ -37,11 +41,16 @@ def doctor(
     state: str | None,
     work: str | None,
     results: str | None,
+    slurm: bool,
+    wait: str,
     without_test: bool,
     as_json: bool,
 ) -> int:
     """Look at versions, folders, locks, space, clock and limits as a run here would find them, at the tools of
     PIPELINE, and run a small self-test. Each line is ok, warn or fail, with the way out.
+
+    With --slurm also at the site: programs and how fast they answer, accounting, limits, partition and account of the
+    settings, and, by a tiny job, whether jobs are found by name, whether nodes see the project, and their clocks.
 
     Works beside a going run. What is made on the way is removed, but for a self-test that fails: its folder is named.
 
@@ -49,12 +58,14 @@ def doctor(
     pipeline file is wrong; 130 interrupted.
     """
     from canard_pipe.execution.health import FAIL
+    from canard_pipe.execution.resources import parse_seconds
 
+    patience = parse_seconds(wait)
     settings = session.settings({"executor": executor, "state": state, "work": work, "results": results}, profile)
     folders = session.place(settings["state"], named=state is not None)
     tools = _tools(pipeline)
     found: list[Finding] = []
-    for finding in _findings(settings, folders, tools, test=not without_test):
+    for finding in _findings(settings, folders, tools, slurm=slurm, wait=patience, test=not without_test):
         found.append(finding)
         if not as_json:
             _print(finding)
@@ -67,8 +78,10 @@ def doctor(
     return 1 if any(finding.level == FAIL for finding in found) else 0
 
 
-def _findings(settings: Settings, folders: Folders, tools: list[str], *, test: bool) -> Iterator[Finding]:
-    from canard_pipe.execution.health import filesystems, machine, programs
+def _findings(
+    settings: Settings, folders: Folders, tools: list[str], *, slurm: bool, wait: float, test: bool
+) -> Iterator[Finding]:
+    from canard_pipe.execution.health import FAIL, filesystems, machine, programs
     from canard_pipe.pipeline import health
 
     environ = dict(os.environ)  # as it is before DuckDB's extension takes the proxies out
@@ -86,16 +99,53 @@ def _findings(settings: Settings, folders: Folders, tools: list[str], *, test: b
     yield from machine.check_limits()
     yield from machine.check_resources(settings["cpus"], settings["memory"])
     yield from programs.check_tools(tools, environ)
-    if test:
-        yield _self_test(settings, folders, places, environ)
+    bad = False
+    for finding in _of_slurm(settings, folders, places["work"], environ, wait=wait if slurm else None):
+        bad = bad or finding.level == FAIL
+        yield finding
+    if test and not (bad and settings["executor"] == "slurm"):  # its jobs would only wait
+        yield _self_test(settings, folders, places, environ, wait)
 
 
-def _self_test(settings: Settings, folders: Folders, places: dict[str, Path], environ: dict[str, str]) -> Finding:
-    from canard_pipe.pipeline.selftest import Plan, self_test
+def _of_slurm(
+    settings: Settings, folders: Folders, work: Path, environ: dict[str, str], *, wait: float | None
+) -> Iterator[Finding]:
+    """Ask Slurm where it is there; ``wait``: how long a tiny job may take to start, None for none."""
+    import getpass
+
+    from canard_pipe.execution.health import FAIL
+    from canard_pipe.execution.slurm import site, trial
+    from canard_pipe.execution.slurm.client import SlurmClient
+    from canard_pipe.execution.slurm.settings import from_table
+
+    found = from_table(settings.table("slurm"))
+    client = SlurmClient(environ, cluster=found.site.cluster)
+    wanted = wait is not None or settings["executor"] == "slurm"
+    yield from site.check_programs(client, environ, wanted=wanted)
+    if client.missing():
+        return
+    dead = False
+    for finding in site.check_answers(client, wanted=wanted):
+        dead = dead or finding.level == FAIL
+        yield finding
+    if not wanted or dead:
+        return
+    user = getpass.getuser()
+    yield from site.check_limits(client, found, user)
+    yield from site.check_partition(client, found, user)
+    if wait is not None:
+        yield from trial.try_job(client, found, work, folders.launch, seconds=wait)
+
+
+def _self_test(
+    settings: Settings, folders: Folders, places: dict[str, Path], environ: dict[str, str], wait: float
+) -> Finding:
+    from canard_pipe.pipeline.selftest import WITHIN_SECONDS, Plan, self_test
     from canard_pipe.pipeline.settings.resolve import PROJECT_FILE
 
-    arguments = [f"--executor={settings['executor']}"]
+    arguments = [f"--executor={settings['executor']}", "--cancel-jobs"]
     arguments += [f"--profile={settings.profile}"] if settings.profile else []
+    on_slurm = settings["executor"] == "slurm"
     return self_test(
         Plan(
             program=[sys.executable, "-m", "canard_pipe.cli.main"],
@@ -104,8 +154,9 @@ def _self_test(settings: Settings, folders: Folders, places: dict[str, Path], en
             launch=folders.launch,
             folders=places,
             arguments=arguments,
+            seconds=WITHIN_SECONDS + (JOBS_IN_A_ROW * wait if on_slurm else 0.0),
         ),
-        environ,
+        environ | ({"CANARD_PIPE_SLURM_INTERVAL": ASK_EVERY} if on_slurm else {}),
     )
 
 

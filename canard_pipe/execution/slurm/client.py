@@ -32,7 +32,7 @@ _IN_DOUBT = re.compile(
     re.IGNORECASE,
 )
 _LATER = re.compile(r"temporarily|MaxSubmit|MaxJobCount|too many|try again|limit reached", re.IGNORECASE)
-_NO_ACCOUNTING = re.compile(r"accounting storage is disabled|not running a supported accounting_storage", re.IGNORECASE)
+NO_ACCOUNTING = re.compile(r"accounting storage is disabled|not running a supported accounting_storage", re.IGNORECASE)
 _SACCT = "JobID,JobName,State,ExitCode,Submit,Start,End,NodeList"
 _SQUEUE = "%i|%j|%T|%r|%V|%S|%e|%N"
 
@@ -146,6 +146,11 @@ class SlurmClient:
                 return Limits(_limit_seconds(fields.get("MaxTime", "")), most)
         return Limits()
 
+    def ask(self, words: Sequence[str], seconds: float | None = None) -> tuple[int | None, str, str]:
+        """Call any of Slurm's programs; return its exit status (None: no answer), its output, and why it failed."""
+        said = self._call(words, seconds or self._call_seconds)
+        return said.code, said.out, "" if said.code == 0 else said.last_line
+
     # -- the programs -------------------------------------------------------------------------------------------
 
     def _squeue(self, more: Sequence[str]) -> tuple[list[Seen], str | None]:
@@ -179,7 +184,7 @@ class SlurmClient:
             ["sacct", "--allocations", "--parsable2", "--noheader", f"--format={_SACCT}", *self._cluster, *more],
             self._call_seconds,
         )
-        if _NO_ACCOUNTING.search(said.errors + said.out):
+        if NO_ACCOUNTING.search(said.errors + said.out):
             self._no_accounting_until = self._monotonic() + ACCOUNTING_OFF_SECONDS
             return [], None
         if said.code != 0:

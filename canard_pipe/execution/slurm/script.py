@@ -22,7 +22,7 @@ from canard_pipe.execution.slurm.runner import JOB
 
 LINGER_SECONDS = 2.0
 SCRIPT, ARRAY_SCRIPT, LOG = "slurm.sh", "slurm-array.sh", "slurm.log"
-_RUNNER = Path(__file__).with_name("runner.py")
+RUNNER = Path(__file__).with_name("runner.py")
 _NAME_LENGTH, _TOKEN_LENGTH = 64, 12  # sacct does not find names of some hundred bytes
 _UNSAFE = re.compile(r"[^A-Za-z0-9._]+")
 
@@ -76,7 +76,7 @@ def write(job: Job, run_environment: Mapping[str, str], site: Site, grace_second
 
 def text(site: Site, folder: str, before: str = "") -> str:
     """Return the batch script; ``folder`` is a word of shell that means the folder of the try."""
-    program = " ".join(shlex.quote(word) for word in (site.python, "-I", "-S", "-X", "utf8", str(_RUNNER)))
+    program = " ".join(shlex.quote(word) for word in (site.python, "-I", "-S", "-X", "utf8", str(RUNNER)))
     lines = ["#!/bin/bash", "# Made by canard-pipe for sbatch. command.sh runs the command by hand.", *site.lines]
     return "\n".join([*lines, f"{before}exec {program} {folder}", ""])
 
