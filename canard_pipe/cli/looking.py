@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from canard_pipe.cli import output
-from canard_pipe.cli.options import json_option, state_option
+from canard_pipe.cli.options import state_option
 from canard_pipe.cli.session import Folders, Session
+from canard_pipe.report.selection import SORTS
 from canard_pipe.report.wording import ENDED, STATES
 
 if TYPE_CHECKING:
@@ -26,26 +28,47 @@ FOLLOW_SECONDS = 0.3
 @click.option(
     "--only", "states", type=click.Choice(STATES), multiple=True, help="Only rows in this state; may be repeated."
 )
-@click.option("--limit", type=click.IntRange(0), default=MOST_ROWS, show_default=True, help="How many rows; 0 is all.")
+@click.option("--sample", "samples", metavar="SAMPLE", multiple=True,
+              help="Only this sample, or those like 'S1*'; may be repeated.")
+@click.option("--step", metavar="STEP", help="Only rows that are in this step now, or have stopped there.")
+@click.option("--sort", type=click.Choice(SORTS), help="The order of rows; recent: what changed last comes first.")
+@click.option("--reverse", is_flag=True, help="The other way round.")
+@click.option("--limit", type=click.IntRange(0), metavar="N", help=f"At most so many rows; 0 is all. [{MOST_ROWS}]")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="Leave out so many rows first.")
+@click.option("--counts", is_flag=True, help="Only how many are in each state and have saved each step.")
 @click.option(
     "--pipeline", metavar="NAME", help="The pipeline, where the state holds several; the one run last by default."
 )
-@json_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per sample; with --counts one object.")
 @click.pass_obj
 def status(
-    session: Session, state: str | None, states: tuple[str, ...], limit: int, pipeline: str | None, as_json: bool
+    session: Session, /, state: str | None, states: tuple[str, ...], samples: tuple[str, ...], step: str | None,
+    sort: str | None, reverse: bool, limit: int | None, offset: int, counts: bool, pipeline: str | None, as_json: bool,
 ) -> int:
     """Show every sample with its state and steps, and counts. Works while a run is going, from any terminal.
 
-    Exit status: 0 the state could be read (whatever it says); 2 there is no state here; 3 it cannot be read.
+    Where there are more samples than rows, counts and the rows that need somebody are shown: not ended well, at work,
+    or failed before. --limit, --offset, --sort, --only, --sample and --step choose others. With --json all rows are
+    printed, unless some are chosen.
+
+    Exit status: 0 the state could be read (whatever it says); 2 there is no state here, or nothing has the name that
+    was given; 3 it cannot be read.
     """
     from canard_pipe.pipeline.access import open_view
-    from canard_pipe.report.rows import EVERY, read_status
+    from canard_pipe.report.rows import read_status
+    from canard_pipe.report.selection import EVERY, Selection
 
     folders = session.use(state)
-    most = EVERY if as_json or limit == 0 else limit
+    most = (EVERY if as_json else MOST_ROWS) if limit is None else limit or EVERY
+    selection = Selection(states, samples, step, sort=sort, reverse=reverse, offset=offset, limit=0 if counts else most)
+    asked_for = selection.filters or sort is not None or limit is not None or offset > 0
     with open_view(folders.state, folders.launch) as view:
-        found = read_status(view, pipeline=pipeline, states=states or None, limit=most)
+        found = read_status(view, replace(selection, needy=not asked_for), pipeline=pipeline)
+        if as_json and counts:
+            from canard_pipe.report.status import summary_json
+
+            output.as_json(summary_json(found, view))
+            return 0
         if as_json:
             output.as_json_list(row.as_json() for row in sorted(found.rows, key=lambda row: row.kind != "sample"))
             return 0
@@ -55,7 +78,7 @@ def status(
     if found.rows:
         output.line()
         output.render(status_table(found.rows))
-    foot = foot_lines(found, most, folders.state_option)
+    foot = [] if counts else foot_lines(found, folders.state_option)
     if foot:
         output.lines(["", *foot])
     return 0

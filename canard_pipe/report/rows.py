@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from canard_pipe.engine.mapping import root_of
 from canard_pipe.engine.values import Codec
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline.access import View
+from canard_pipe.pipeline.naming import named
 from canard_pipe.report.items import ItemRow, read_items
-from canard_pipe.report.wording import instant_text, urgency
+from canard_pipe.report.selection import AT_WORK, EVERY, EVERYTHING, Selection
+from canard_pipe.report.wording import instant_text
 
-EVERY = 2**31 - 1
-AT_WORK = ("running", "queued")
 UNFINISHED = ("failed", "interrupted")  # how the last command of a step may have ended that is not saved
 
 
@@ -56,6 +56,11 @@ class PlanRow:
     def label(self) -> str:
         """Return what a person calls it."""
         return self.sample if self.kind in ("sample", self.function) else f"{self.function} ({self.kind})"
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a command of it runs or is queued."""
+        return self.state in AT_WORK
 
     @property
     def lost(self) -> bool:
@@ -116,13 +121,20 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What ``status`` shows. ``counts`` are those of all rows, by kind and state; ``rows`` may be fewer."""
+    """What ``status`` shows. ``counts`` are those of all rows, by kind and state; ``rows`` may be fewer.
+
+    ``matching`` is how many rows the selection has, of which ``rows`` are the page; ``steps``, by how many samples each
+    step is saved. ``selection.needy`` is set only if it has left out rows.
+    """
 
     pipeline: str
     run: RunRow | None
     counts: dict[str, dict[str, int]]
     rows: tuple[PlanRow, ...]
     others: tuple[str, ...] = field(default=())
+    matching: int = 0
+    selection: Selection = EVERYTHING
+    steps: dict[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -149,23 +161,33 @@ def read_runs(view: View, *, limit: int = EVERY) -> list[RunRow]:
 
 
 def read_rows(
-    view: View,
-    pipeline: str,
-    *,
-    states: Collection[str] | None = None,
-    keys: Collection[str] | None = None,
-    limit: int = EVERY,
-    urgent_first: bool = False,
-) -> list[PlanRow]:
-    """Return rows of the plan with their steps."""
+    view: View, pipeline: str, selection: Selection = EVERYTHING, *, total: int = 0
+) -> tuple[list[PlanRow], int]:
+    """Return rows of the plan with their steps, and how many there would be without a cut; ``total`` is the whole plan.
+
+    Names of ``selection.samples`` are taken as they are.
+    """
+    in_sql = selection.step is None
     found = view.query(
         "report_rows",
         pipeline=pipeline,
-        most=limit,
-        urgent_first=urgent_first,
-        states=None if states is None else json.dumps(sorted(states)),
-        keys=None if keys is None else json.dumps(list(keys)),
+        most=selection.limit if in_sql else EVERY,
+        skip=selection.offset if in_sql else 0,
+        sort=selection.order(total),
+        reverse=selection.reverse,
+        needy=selection.needy,
+        states=json.dumps(sorted(selection.states)) if selection.states else None,
+        keys=json.dumps(list(selection.samples)) if selection.samples else None,
     )
+    matching = found[0][-1] if found else 0
+    rows = _with_steps(view, [row[:-1] for row in found])
+    if in_sql:
+        return rows, matching
+    rows = [row for row in rows if row.now == selection.step]
+    return list(selection.page(rows)), len(rows)
+
+
+def _with_steps(view: View, found: Sequence[tuple[Any, ...]]) -> list[PlanRow]:
     seqs = json.dumps([row[13] for row in found if row[13] is not None])
     steps: dict[int, list[str]] = {}
     for seq, name, *_ in view.query("report_steps", seqs=seqs):
@@ -197,15 +219,13 @@ def running_steps(snapshot: dict[str, Any] | None, by: str) -> dict[str, str]:
     return found
 
 
-def read_status(
-    view: View, *, pipeline: str | None = None, states: Collection[str] | None = None, limit: int = EVERY
-) -> Status:
-    """Return the status of the pipeline that was run last, or of ``pipeline``. Raises InputError if there is none.
+def read_status(view: View, selection: Selection = EVERYTHING, *, pipeline: str | None = None) -> Status:
+    """Return the status of the pipeline that was run last, or of ``pipeline``.
 
-    With more rows than ``limit``, those that need somebody come first.
+    Raises InputError if there is none, or if the selection names samples or a step that are not there.
     """
     if view.source == "snapshot":
-        return _from_snapshot(view, states, limit)
+        return _from_snapshot(view, selection)
     runs = read_runs(view)
     pipelines = list(dict.fromkeys(run.pipeline for run in runs))
     if pipeline is not None and pipeline not in pipelines:
@@ -217,9 +237,18 @@ def read_status(
     for kind, state, count in view.query("report_counts", pipeline=chosen):
         counts.setdefault(kind, {})[state] = count
     total = sum(sum(states.values()) for states in counts.values())
-    rows = read_rows(view, chosen, states=states, limit=limit, urgent_first=total > limit)
+    selection = replace(selection, needy=selection.needy and total > selection.limit)
+    if selection.samples:
+        selection = replace(selection, samples=tuple(named(selection.samples, _names(view, chosen))))
+    needs_steps = selection.step is not None or total > selection.limit
+    counted: list[tuple[str, int]] = view.query("report_step_counts", pipeline=chosen) if needs_steps else []
+    steps = dict(counted)
+    rows, matching = read_rows(view, chosen, selection, total=total)
+    if selection.step is not None and not rows and selection.step not in steps:
+        raise InputError(f"no sample is in a step named {selection.step!r}{_close(selection.step, list(steps))}")
     run = next((run for run in runs if run.pipeline == chosen), None)
-    return Status(chosen, run, counts, tuple(rows), tuple(name for name in pipelines if name != chosen))
+    others = tuple(name for name in pipelines if name != chosen)
+    return Status(chosen, run, counts, tuple(rows), others, matching, selection, steps)
 
 
 def find_row(view: View, name: str) -> tuple[RunRow | None, PlanRow]:
@@ -230,7 +259,7 @@ def find_row(view: View, name: str) -> tuple[RunRow | None, PlanRow]:
     run = latest_run(view)
     if run is None:
         raise InputError("nothing was run here yet: start with `canard-pipe run PIPELINE SHEET`")
-    found = read_rows(view, run.pipeline, keys=[name])
+    found, _ = read_rows(view, run.pipeline, Selection(samples=(name,)))
     if not found:
         raise InputError(f"{name!r} is not in the plan of {run.pipeline}{_close(name, _names(view, run.pipeline))}")
     found.sort(key=lambda row: row.kind != "sample")
@@ -238,8 +267,7 @@ def find_row(view: View, name: str) -> tuple[RunRow | None, PlanRow]:
 
 
 def _names(view: View, pipeline: str) -> list[str]:
-    found = view.query("report_rows", pipeline=pipeline, most=EVERY, urgent_first=False, states=None, keys=None)
-    return [row[2] for row in found]
+    return [row[0] for row in view.query("report_names", pipeline=pipeline)]
 
 
 def _close(name: str, names: Sequence[str]) -> str:
@@ -249,7 +277,7 @@ def _close(name: str, names: Sequence[str]) -> str:
     return f"; it has {', '.join(names[:10])}{' …' if len(names) > 10 else ''}" if names else ""
 
 
-def _from_snapshot(view: View, states: Collection[str] | None, limit: int) -> Status:
+def _from_snapshot(view: View, selection: Selection) -> Status:
     snapshot = view.snapshot or {}
     running = running_steps(snapshot, "sample")
     rows: list[PlanRow] = []
@@ -258,22 +286,15 @@ def _from_snapshot(view: View, states: Collection[str] | None, limit: int) -> St
         kind, state = str(item.get("kind", "sample")), str(item.get("state", "?"))
         counts.setdefault(kind, {}).setdefault(state, 0)
         counts[kind][state] += 1
-        if states is None or state in states:
-            name = str(item.get("sample"))
-            now = running.get(name) or item.get("step")
-            rows.append(
-                PlanRow(
-                    kind,
-                    str(item.get("function") or name),
-                    name,
-                    state,
-                    error=item.get("error"),
-                    skipped_because=item.get("error"),
-                    blocked_by=item.get("blocked_by"),
-                    now=now,
-                    now_state=(state if state in AT_WORK else None) if now else None,
-                )
-            )
-    if len(rows) > limit:
-        rows.sort(key=lambda row: urgency(row.state))
-    return Status(str(snapshot.get("pipeline", "")), None, counts, tuple(rows[:limit]))
+        name = str(item.get("sample"))
+        now = running.get(name) or item.get("step")
+        rows.append(PlanRow(
+            kind, str(item.get("function") or name), name, state, error=item.get("error"),
+            skipped_because=item.get("error"), blocked_by=item.get("blocked_by"), now=now,
+            now_state=(state if state in AT_WORK else None) if now else None,
+        ))  # fmt: skip
+    if selection.samples:
+        selection = replace(selection, samples=tuple(named(selection.samples, [row.sample for row in rows])))
+    selection = replace(selection, needy=selection.needy and len(rows) > selection.limit)
+    shown, matching = selection.apply(rows)
+    return Status(str(snapshot.get("pipeline", "")), None, counts, tuple(shown), (), matching, selection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -15,6 +16,7 @@ from canard_pipe.report.wording import (
     counted,
     duration,
     first_line,
+    instant_text,
     local_time,
     parse_instant,
     states_in_words,
@@ -27,6 +29,7 @@ STYLES = {
 }  # fmt: skip
 MOST_STEP_COLUMNS = 8
 MOST_REMARK = 100
+MOST_STEPS_NAMED = 12
 _STEP_STYLES = {"ok": "green", "running": "cyan", "failed": "bold red", "interrupted": "yellow"}
 
 
@@ -35,6 +38,8 @@ def head_lines(status: Status, view: View, now_us: int) -> list[str]:
     if not status.pipeline and view.source != "snapshot":
         return ["nothing was run here yet: start with `canard-pipe run PIPELINE SHEET`"]
     lines = [f"{status.pipeline}: {counts_line(status.counts)}", _run_line(status, view, now_us)]
+    if status.steps and status.total > len(status.rows):
+        lines.append(_steps_line(status.steps))
     if status.others:
         lines.append(f"this state also holds: {', '.join(status.others)} (--pipeline NAME)")
     return lines
@@ -67,19 +72,53 @@ def status_table(rows: Sequence[PlanRow]) -> Table:
     return table
 
 
-def foot_lines(status: Status, limit: int, state_option: str = "") -> list[str]:
+def foot_lines(status: Status, state_option: str = "") -> list[str]:
     """Return the lines below the table: what is not shown, and what to type next."""
     lines = []
-    shown = len(status.rows)
-    if shown == limit and status.total > shown:
-        lines.append(
-            f"{status.total - shown} more are not shown; those that need somebody come first "
-            "(--limit 0 shows all, --only STATE filters)"
-        )
-    needy = next((row for row in status.rows if row.state in ("failed", "blocked", "cancelled", "changed")), None)
-    if needy is not None:
-        lines.append(f"why: {typed('why', needy.sample, state_option=state_option)}")
+    selection = status.selection
+    shown, after = len(status.rows), selection.offset + len(status.rows)
+    if selection.offset and shown:
+        lines.append(f"rows {selection.offset + 1} to {after} of {status.matching}")
+    if after < status.matching or selection.needy:
+        left = (status.total if selection.needy else status.matching) - after
+        if left:
+            rest = "" if selection.needy else f"--offset {after} shows the next ones, "
+            needy = "; those that need somebody come first" if _needy_first(status) else ""
+            lines.append(f"{left} more are not shown{needy} ({rest}--limit 0 all; --only STATE, --sample 'S1*' and "
+                         "--step STEP choose)")  # fmt: skip
+    if not shown and selection.filters:
+        lines.append("no row is like that")
+    first = next((row for row in status.rows if row.state in ("failed", "blocked", "cancelled", "changed")), None)
+    if first is not None:
+        lines.append(f"why: {typed('why', first.sample, state_option=state_option)}")
     return lines
+
+
+def summary_json(status: Status, view: View) -> dict[str, Any]:
+    """Return the counts for machines: by kind and state, and of samples by saved step."""
+    run = status.run
+    return {
+        "pipeline": status.pipeline or None,
+        "source": view.source,
+        "counts": status.counts,
+        "steps": status.steps,
+        "run": None if run is None else {
+            "run_id": run.run_id, "host": run.host, "pid": run.pid, "started_at": instant_text(run.started_us),
+            "ended_at": instant_text(run.ended_us), "exit_status": run.exit_status,
+        },
+        "going_on": view.source == "live",
+    }  # fmt: skip
+
+
+def _needy_first(status: Status) -> bool:
+    selection = status.selection
+    return selection.needy or (selection.order(status.total) == "state" and not selection.reverse)
+
+
+def _steps_line(steps: dict[str, int]) -> str:
+    shown = [f"{count} {visible(name)}" for name, count in list(steps.items())[:MOST_STEPS_NAMED]]
+    more = [] if len(steps) <= len(shown) else [f"and {len(steps) - len(shown)} more steps"]
+    return f"steps saved: {', '.join([*shown, *more])}"
 
 
 def remark(row: PlanRow) -> str:

@@ -13,7 +13,7 @@ from canard_pipe.pipeline.access import View
 from canard_pipe.report.commands import typed
 from canard_pipe.report.hints import hint
 from canard_pipe.report.items import by_map, in_words, telling
-from canard_pipe.report.rows import AT_WORK, PlanRow, RunRow, find_row
+from canard_pipe.report.rows import PlanRow, RunRow, find_row
 from canard_pipe.report.wording import (
     counted,
     duration,
@@ -394,7 +394,7 @@ def _failed_try(view: View, failure: Attempt | None, tries: Sequence[Try]) -> Tr
 
 
 def _running(view: View, row: PlanRow) -> dict[str, Any] | None:
-    if view.source != "live" or row.state not in AT_WORK:
+    if view.source != "live" or not row.at_work:
         return None
     running = (view.snapshot or {}).get("running") or []
     return next((dict(item) for item in running if item.get("task_id") == row.task_id), None)

@@ -66,6 +66,18 @@ def test_status_can_be_filtered_and_cut(call):
     assert "\nA " not in out
 
 
+def test_status_counts_for_machines_and_pages_for_people(call):
+    found = json.loads(call("status", "--counts", "--json")[1])
+    assert found["counts"] == {"sample": {"failed": 1, "waiting": 1, "done": 1}}
+    assert (found["steps"], found["run"]["exit_status"]) == ({"align": 2}, 1)
+    assert "007" not in call("status", "--counts")[1]
+    out = call("status", "--sort", "sample", "--offset", "1", "--limit", "1")[1]
+    assert "rows 2 to 2 of 3" in out
+    assert "1 more are not shown" in out
+    status, _, err = call("status", "--sample", "07 x")
+    assert (status, "did you mean '007 x'" in err) == (2, True)
+
+
 def test_why_tells_people_and_machines_the_same(call):
     status, out, _ = call("why", "B")
     assert (status, "broken reads" in out, "exit code 3" in out) == (0, True, True)

@@ -13,6 +13,7 @@ from canard_pipe.pipeline.access import View
 from canard_pipe.report.page.failures import read_causes
 from canard_pipe.report.page.tries import Tried, read_tries
 from canard_pipe.report.rows import RunRow, Status, read_runs, read_status
+from canard_pipe.report.selection import Selection
 
 MOST_ROWS = 20_000
 
@@ -41,7 +42,7 @@ def read_material(view: View, pipeline: str | None = None) -> Material:
     Raises InputError where nothing was run, StateHeld and StorageError where the state cannot be asked.
     """
     runs = read_runs(view)  # raises where there is only a snapshot, which does not hold enough
-    status = read_status(view, pipeline=pipeline, limit=MOST_ROWS)
+    status = read_status(view, Selection(limit=MOST_ROWS), pipeline=pipeline)
     if status.run is None:
         raise InputError("nothing was run here yet: start with `canard-pipe run PIPELINE SHEET`")
     name = status.pipeline
