@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from canard_pipe.execution.health.filesystems import existing
 
 SAMPLES = {"A": ["duck", "canard", "teal"], "B": ["eider"]}
 WITHIN_SECONDS = 120.0
-GRACE_SECONDS = 20.0
+GRACE_SECONDS = 75.0  # a run asks Slurm for a minute whether its jobs are gone
 LAST_LINES = 3
 
 
@@ -57,6 +58,9 @@ def self_test(plan: Plan, environ: Mapping[str, str]) -> Finding:
     except OSError as error:
         _remove(places)
         return fail("self-test", f"it cannot be laid out: {error}", "make the launch folder writable")
+    except BaseException:  # interrupted
+        _remove(places)
+        raise
     if wrong is None:
         _remove(places)
         return ok("self-test", f"{len(SAMPLES)} samples, a once and a cohort function have run in {seconds:.1f} s; "
@@ -101,14 +105,12 @@ def _run(
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End the run as Ctrl-C does, twice (the second cancels its jobs), then for certain."""
-    for number in (signal.SIGINT, signal.SIGINT, signal.SIGKILL):
+    for number, seconds in ((signal.SIGINT, 2.0), (signal.SIGINT, GRACE_SECONDS), (signal.SIGKILL, GRACE_SECONDS)):
         if child.poll() is not None:
             return
         os.kill(child.pid, number)
-        try:
-            child.wait(2.0 if number == signal.SIGINT else GRACE_SECONDS)
-        except subprocess.TimeoutExpired:
-            continue
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(seconds)
 
 
 def _wrong(status: int | None, said: str, results: Path) -> str | None:

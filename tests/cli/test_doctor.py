@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,11 @@ def test_an_extension_that_cannot_be_loaded_is_a_warning_with_the_way_out(look, 
     (finding,) = found["extension"]
     assert finding["level"] == "warn"
     assert "pip install duckdb-extension-httpfs==" in finding["way_out"]
+
+
+def test_an_interrupted_doctor_leaves_nothing(tmp_path):
+    look = start(tmp_path, "doctor")
+    wait_until(lambda: list(tmp_path.glob("canard-doctor-*/stderr.log")), 60)
+    look.send_signal(signal.SIGINT)
+    assert look.wait(60) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["run.log"]
