@@ -26,6 +26,7 @@ def call(tmp_path, monkeypatch, capsys):
 
 
 def test_it_writes_a_page_and_a_trace_and_writes_them_again(call, tmp_path):
+    """BUGS 72: the rule for files that are there is one: an older report is replaced."""
     assert call()[0] == 0
     first = (tmp_path / "report.html").read_text()
     assert first.startswith("<!doctype html>")
@@ -53,6 +54,7 @@ def test_the_page_goes_where_it_is_asked_for(call, tmp_path):
     ],
 )
 def test_nothing_else_is_overwritten(call, tmp_path, name, arguments, said):
+    """BUGS 72: what cannot be written is said before anything is; no run depends on it."""
     (tmp_path / name).write_text("<html>mine</html>")
     status, _, err = call(*arguments)
     assert status == 2

@@ -145,6 +145,7 @@ def test_what_a_sheet_holds_cannot_break_it(made):
 
 
 def test_it_asks_for_nothing(made):
+    """BUGS 73: no address leads out of the page, and its own policy forbids any."""
     made.plan("A")
     page = page_of(material_of(made))
     naming = ("src", "href", "data", "srcset", "action")
@@ -291,7 +292,7 @@ def test_of_very_many_commands_single_ones_are_left_to_the_trace(made, monkeypat
 
 
 def test_in_a_browser_it_pages_filters_sorts_and_opens_a_row(made, tmp_path):
-    """With real Chromium, on ten thousand samples; # of the address says what is chosen."""
+    """BUGS 73: with real Chromium, by file://, on ten thousand samples; # of the address says what is chosen."""
     chromium = require_tool("chromium")
     file = tmp_path / "report.html"
     file.write_text(render(many(made, 10_000), version="0", now_us=NOW), encoding="utf-8")
