@@ -25,6 +25,8 @@ def sql(session: Session, statement: str, write: bool, as_json: bool, as_csv: bo
     canard-pipe sql "select state, count(*) from canard_absurd.samples group by state"
     canard-pipe sql "select * from canard_absurd.steps where sample = 'A'"
     canard-pipe sql "show all tables"
+
+    Exit status: 0; 2 the statement is wrong, or would write without --write; 3 the state cannot be reached.
     """
     from canard_pipe.errors import ConflictError, InputError, StorageError
     from canard_pipe.pipeline.access import living_owner, open_view

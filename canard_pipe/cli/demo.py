@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from canard_pipe.cli import output
+from canard_pipe.cli.completing import PATH
 from canard_pipe.cli.session import DEFAULT_STATE, Folders, Session
 
 FILES = ("pipeline.py", "make_data.py")
@@ -20,13 +21,15 @@ PARAMS = {"reference": "reference.fa", "truth": "truth.tsv"}
 
 
 @click.command(short_help="Run the packaged example on made data.")
-@click.argument("folder", metavar="[FOLDER]", default="canard-demo")
+@click.argument("folder", type=PATH, metavar="[FOLDER]", default="canard-demo")
 @click.pass_obj
 def demo(session: Session, folder: str) -> int:
     """Make small data of four samples in FOLDER (canard-demo by default), and run a real pipeline over them there.
 
     One sample fails in its first try, on purpose, and succeeds in its second. Needs pip packages only:
     pip install pybwa.
+
+    Exit status: as that of run, 0 when all is well; 2 pybwa is not installed.
     """
     from canard_pipe.cli.running import finish, observing
     from canard_pipe.errors import InputError

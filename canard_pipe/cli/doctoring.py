@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from canard_pipe.cli import output
+from canard_pipe.cli.completing import PATH
 from canard_pipe.cli.options import profile_option, state_option
 from canard_pipe.cli.session import Folders, Session, absolute
 
@@ -22,12 +23,12 @@ JOBS_IN_A_ROW, ASK_EVERY = 5, "2s"  # of the self-test on Slurm
 
 
 @click.command(short_help="Tell whether this machine is ready; runs a small self-test.")
-@click.argument("pipeline", metavar="[PIPELINE]", required=False)
+@click.argument("pipeline", type=PATH, metavar="[PIPELINE]", required=False)
 @click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where the self-test's commands run.")
 @profile_option
 @state_option
-@click.option("--work", metavar="DIR", help="Where commands run; work by default.")
-@click.option("--results", metavar="DIR", help="Where results are published; results by default.")
+@click.option("--work", type=PATH, metavar="DIR", help="Where commands run; work by default.")
+@click.option("--results", type=PATH, metavar="DIR", help="Where results are published; results by default.")
 @click.option("--slurm", is_flag=True, help="Check the Slurm site too, with a tiny job.")
 @click.option("--wait", metavar="TIME", default="2m", show_default=True, help="How long for that job to start.")
 @click.option("--no-self-test", "without_test", is_flag=True, help="Look only; run nothing.")

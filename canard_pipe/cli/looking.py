@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from canard_pipe.cli import output
+from canard_pipe.cli.completing import samples, steps
 from canard_pipe.cli.options import state_option
 from canard_pipe.cli.session import Folders, Session
 from canard_pipe.report.selection import SORTS
@@ -28,9 +29,10 @@ FOLLOW_SECONDS = 0.3
 @click.option(
     "--only", "states", type=click.Choice(STATES), multiple=True, help="Only rows in this state; may be repeated."
 )
-@click.option("--sample", "samples", metavar="SAMPLE", multiple=True,
+@click.option("--sample", "samples", metavar="SAMPLE", multiple=True, shell_complete=samples,
               help="Only this sample, or those like 'S1*'; may be repeated.")
-@click.option("--step", metavar="STEP", help="Only rows that are in this step now, or have stopped there.")
+@click.option("--step", metavar="STEP", shell_complete=steps,
+              help="Only rows that are in this step now, or have stopped there.")
 @click.option("--sort", type=click.Choice(SORTS), help="The order of rows; recent: what changed last comes first.")
 @click.option("--reverse", is_flag=True, help="The other way round.")
 @click.option("--limit", type=click.IntRange(0), metavar="N", help=f"At most so many rows; 0 is all. [{MOST_ROWS}]")
@@ -85,7 +87,7 @@ def status(
 
 
 @click.command(short_help="Tell why a sample is in its state, and what happens next.")
-@click.argument("sample", metavar="SAMPLE")
+@click.argument("sample", metavar="SAMPLE", shell_complete=samples)
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.pass_obj
@@ -93,6 +95,9 @@ def why(session: Session, sample: str, state: str | None, as_json: bool) -> int:
     """Tell why SAMPLE is in its state: cause, command, exit code or signal, last lines of stderr, folder, history.
 
     SAMPLE is the ID as in the sheet, or the name of a once or cohort function.
+
+    Exit status: 0 it is told (whatever the state); 2 there is no such sample, or no state here; 3 the state cannot be
+    read.
     """
     from canard_pipe.pipeline.access import open_view
     from canard_pipe.report.why import explain, why_json, why_lines
@@ -108,15 +113,22 @@ def why(session: Session, sample: str, state: str | None, as_json: bool) -> int:
 
 
 @click.command(short_help="Show the logs of a sample.")
-@click.argument("sample", metavar="SAMPLE")
-@click.argument("step", metavar="[STEP]", required=False)
+@click.argument("sample", metavar="SAMPLE", shell_complete=samples)
+@click.argument("step", metavar="[STEP]", required=False, shell_complete=steps)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is added, until the sample has come to its end.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array instead: folder, files and their sizes.")
 @state_option
 @click.pass_obj
-def logs(session: Session, sample: str, step: str | None, follow: bool, state: str | None) -> int:
-    """Show what the commands of SAMPLE wrote, in their latest tries; only those of STEP where it is given."""
+def logs(session: Session, sample: str, step: str | None, follow: bool, as_json: bool, state: str | None) -> int:
+    """Show what the commands of SAMPLE wrote, in their latest tries; only those of STEP where it is given.
+
+    Exit status: 0 they are shown, or none has begun; 2 there is no such sample or step, or no state here; 3 the state
+    cannot be read.
+    """
+    if follow and as_json:
+        raise click.UsageError("--follow and --json exclude each other.")
     from canard_pipe.pipeline.access import open_view
-    from canard_pipe.report.logs import latest_tries, whole
+    from canard_pipe.report.logs import files_of, latest_tries, whole
 
     folders = session.use(state)
     if follow:
@@ -124,6 +136,9 @@ def logs(session: Session, sample: str, step: str | None, follow: bool, state: s
         return 0
     with open_view(folders.state, folders.launch) as view:
         _, tries = latest_tries(view, sample, step)
+    if as_json:
+        output.as_json_list(files_of(folder) for folder in tries)
+        return 0
     if not tries:
         output.line(f"no command of {sample} has begun", err=True)
     _print_pieces(whole(tries), folders)

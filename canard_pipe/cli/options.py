@@ -7,18 +7,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from canard_pipe.cli.completing import PATH
 from canard_pipe.cli.session import DEFAULT_STATE, absolute
 
 if TYPE_CHECKING:
     from canard_pipe.pipeline.sheet import SheetOptions
 
 state_option = click.option(
-    "--state", "state", metavar="DIR", help=f"The folder of the state; {DEFAULT_STATE} by default."
+    "--state", "state", type=PATH, metavar="DIR", help=f"The folder of the state; {DEFAULT_STATE} by default."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object per sample.")
 profile_option = click.option("--profile", metavar="NAME", help="The profile of the settings to use.")
 events_option = click.option(
-    "--events", metavar="FILE", help="Add a JSON line to FILE for everything that happens; - is standard output."
+    "--events", type=PATH, metavar="FILE",
+    help="Add a JSON line to FILE for everything that happens; - is standard output."
 )
 param_option = click.option(
     "--param", "params", metavar="NAME=VALUE", multiple=True, help="A parameter of the pipeline; may be repeated."
@@ -38,9 +40,11 @@ _SHEET_OPTIONS = (
     click.option("--columns", metavar="A,B,…", help="The names of the columns of a sheet without a header."),
     click.option("--format", "format_", type=click.Choice(["delimited", "illumina", "json"]),
                  help="What the sheet is; by its name and first line by default."),
-    click.option("--units", metavar="FILE", help="A second table with a row for each lane or run of a sample."),
+    click.option("--units", type=PATH, metavar="FILE",
+                 help="A second table with a row for each lane or run of a sample."),
     click.option("--on", metavar="A,B,…", help="The columns that join SHEET and --units."),
-    click.option("--folder", metavar="DIR", help="Where relative paths in the sheet start; its own folder by default."),
+    click.option("--folder", type=PATH, metavar="DIR",
+                 help="Where relative paths in the sheet start; its own folder by default."),
     click.option("--expand", is_flag=True, help="Expand ~ and $NAME in the paths of the sheet."),
     click.option("--twins", type=click.Choice(["note", "refuse"]), default="note",
                  help="What to do with names that are easily mistaken for one another; note by default."),
@@ -110,5 +114,5 @@ def limits_from(given: tuple[str, ...]) -> dict[str, int]:
 
 def pipeline_and_sheet(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the arguments PIPELINE and SHEET."""
-    command = click.argument("sheet", metavar="SHEET")(command)
-    return click.argument("pipeline", metavar="PIPELINE")(command)
+    command = click.argument("sheet", type=PATH, metavar="SHEET")(command)
+    return click.argument("pipeline", type=PATH, metavar="PIPELINE")(command)

@@ -11,6 +11,7 @@ import click
 
 from canard_pipe import __version__
 from canard_pipe.cli import output
+from canard_pipe.cli.completing import PATH
 from canard_pipe.cli.options import state_option
 from canard_pipe.cli.session import Session, absolute
 
@@ -19,11 +20,12 @@ HEAD_CHARACTERS = 400
 
 
 @click.command(short_help="Write what a run did: one HTML page, and trace.tsv.")
-@click.option("--output", "-o", "file", metavar="FILE", default=DEFAULT, show_default=True, help="The page.")
+@click.option("--output", "-o", "file", type=PATH, metavar="FILE", default=DEFAULT, show_default=True, help="The page.")
 @click.option("--pipeline", metavar="NAME", help="The pipeline, where the state holds several; the one run last else.")
 @state_option
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object: the files written, rows, tries.")
 @click.pass_obj
-def report(session: Session, file: str, pipeline: str | None, state: str | None) -> int:
+def report(session: Session, file: str, pipeline: str | None, state: str | None, as_json: bool) -> int:
     """Write one HTML page that opens without a network: states, what failed and why, commands in time, steps with
     times and memory, samples, settings. Beside it goes trace.tsv, with a line for each try of a command.
 
@@ -47,6 +49,10 @@ def report(session: Session, file: str, pipeline: str | None, state: str | None)
         material = read_material(view, pipeline)
     _write(page, render(material, version=__version__, now_us=time.time_ns() // 1000))
     _write(trace, "".join(f"{line}\n" for line in trace_lines(material.tries)))
+    if as_json:
+        tries, rows = len(material.tries), len(material.status.rows)
+        output.as_json({"page": str(page), "trace": str(trace), "rows": rows, "tries": tries})
+        return 0
     output.line(f"{os.path.relpath(page)}: {len(material.status.rows)} rows, {page.stat().st_size / 1e6:.1f} MB")
     output.line(f"{os.path.relpath(trace)}: {len(material.tries)} tries of commands")
     return 0

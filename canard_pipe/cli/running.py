@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from canard_pipe.cli import output
+from canard_pipe.cli.completing import PATH, samples
 from canard_pipe.cli.options import (
     events_option,
     json_option,
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 @click.option("--slots", type=click.IntRange(1, 10_000), help="How many samples may be in work at once.")
 @sheet_options
 @state_option
-@click.option("--work", metavar="DIR", help="Where commands run; work by default.")
-@click.option("--results", metavar="DIR", help="Where results are published; results by default.")
+@click.option("--work", type=PATH, metavar="DIR", help="Where commands run; work by default.")
+@click.option("--results", type=PATH, metavar="DIR", help="Where results are published; results by default.")
 @click.option("--executor", type=click.Choice(["local", "slurm"]), help="Where commands run; local by default.")
 @click.option("--max-jobs", type=click.IntRange(1), help="How many jobs may be in Slurm at once; 1000 by default.")
 @click.option("--cancel-jobs", is_flag=True, help="Let a second Ctrl-C cancel the jobs that are in Slurm.")
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
     help="Let a task sleep while a command of it runs, as under a scheduler. For testing pipelines.",
 )
 @click.option(
-    "--only", metavar="SAMPLE", multiple=True, help="Run only this sample, or those like 'S1*'; may be repeated."
+    "--only", metavar="SAMPLE", multiple=True, shell_complete=samples,
+    help="Run only this sample, or those like 'S1*'; may be repeated."
 )
 @events_option
 @click.option(
@@ -156,7 +158,8 @@ def run(
 @pipeline_and_sheet
 @param_option
 @sheet_options
-@click.option("--clean-copy", metavar="FILE", help="Write the sheet as it is read: UTF-8, commas, absolute paths.")
+@click.option("--clean-copy", type=PATH, metavar="FILE",
+              help="Write the sheet as it is read: UTF-8, commas, absolute paths.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, problems, notes.")
 def check(
     pipeline: str, sheet: str, params: tuple[str, ...], clean_copy: str | None, as_json: bool, **sheet_given: Any

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from canard_pipe.cli import output
+from canard_pipe.cli.completing import PATH
 from canard_pipe.cli.options import events_option, state_option
 from canard_pipe.cli.session import Session, absolute
 
@@ -17,7 +18,8 @@ GRANTS = (
     "every file that this user can. It goes over the network as it is: put TLS in front, or keep to a network you trust"
 )
 token_file_option = click.option(
-    "--token-file", metavar="FILE", help=f"The file that holds the token; else the variable {TOKEN_VARIABLE}."
+    "--token-file", type=PATH, metavar="FILE",
+    help=f"The file that holds the token; else the variable {TOKEN_VARIABLE}."
 )
 
 
@@ -34,6 +36,9 @@ def serve(
 
     The token is random, or that of --token-file or CANARD_TOKEN; it stands in owner.json in the state folder, mode
     0600. Ends with Ctrl-C or SIGTERM.
+
+    Exit status: 0 it was asked to end; 2 the call is wrong; 3 the state is held by another process, or nothing can
+    listen there.
     """
     from canard_pipe.pipeline.serving import serve_state
 
@@ -58,7 +63,7 @@ def serve(
 
 
 @click.command(short_help="Take samples of a run that another process or machine owns.")
-@click.argument("pipeline", metavar="[PIPELINE]", required=False)
+@click.argument("pipeline", type=PATH, metavar="[PIPELINE]", required=False)
 @click.option("--connect", "uri", metavar="URI", help="Where the owner listens: quack:HOST:PORT.")
 @token_file_option
 @state_option
@@ -67,7 +72,8 @@ def serve(
 @click.option("--names", metavar="A,B,…", help="Only tasks of these functions of the pipeline.")
 @click.option("--cpus", type=click.FloatRange(min=0, min_open=True), help="How many cpus commands may use here.")
 @click.option("--memory", metavar="SIZE", help="How much memory commands may ask for here, such as 8G.")
-@click.option("--root", metavar="DIR", help="Where the run's launch folder is on this machine; as there by default.")
+@click.option("--root", type=PATH, metavar="DIR",
+              help="Where the run's launch folder is on this machine; as there by default.")
 @click.option("--wait", "patience", type=click.FloatRange(min=0), default=60.0, show_default=True,
               help="How many seconds an owner may be away.")
 @events_option
@@ -83,6 +89,9 @@ def worker(
     Without --connect the owner is found by owner.json in the state folder. With it, the token comes from --token-file
     or the variable CANARD_TOKEN, never from the command line. PIPELINE is the run's own file by default; its folders
     work/ and results/ have to be shared with this machine.
+
+    Exit status: 0 the run has ended or a signal came, whatever became of the samples; 2 there is no run to join, or
+    this machine does not fit it; 3 the owner stayed away.
     """
     from canard_pipe.cli.running import observing
     from canard_pipe.execution.resources import parse_memory

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from canard_pipe.cli import output
+from canard_pipe.cli.completing import PATH, samples, steps
 from canard_pipe.cli.options import events_option, json_option, state_option
 from canard_pipe.cli.session import Folders, Session, absolute
 
@@ -20,10 +21,11 @@ BACKUP_SECONDS = 600.0
 
 
 @click.command(short_help="Run failed or cancelled samples again, and what depends on them.")
-@click.argument("samples", metavar="SAMPLE...", nargs=-1)
+@click.argument("samples", metavar="SAMPLE...", nargs=-1, shell_complete=samples)
 @click.option("--failed", is_flag=True, help="Every sample, once and cohort function that failed.")
 @click.option(
-    "--from", "from_step", metavar="STEP", help="Make this step and those after it anew; earlier ones are kept."
+    "--from", "from_step", metavar="STEP", shell_complete=steps,
+    help="Make this step and those after it anew; earlier ones are kept."
 )
 @click.option(
     "--item", metavar="ITEM", help="One item of a map of SAMPLE: its key, or MAP/KEY. --from MAP makes a done one anew."
@@ -83,7 +85,7 @@ def retry(
 
 
 @click.command(short_help="Cancel samples and end their commands.")
-@click.argument("samples", metavar="SAMPLE...", nargs=-1)
+@click.argument("samples", metavar="SAMPLE...", nargs=-1, shell_complete=samples)
 @click.option("--all", "every", is_flag=True, help="Everything that has not come to its end.")
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, message.")
@@ -108,7 +110,7 @@ def cancel(session: Session, samples: tuple[str, ...], every: bool, state: str |
 
 
 @click.command(short_help="Copy the state to a new file, also while a run is going.")
-@click.argument("file", metavar="FILE")
+@click.argument("file", type=PATH, metavar="FILE")
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: ok, message.")
 @click.pass_obj

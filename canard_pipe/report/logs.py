@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from canard_pipe.engine.mapping import root_of
 from canard_pipe.errors import InputError
@@ -76,6 +77,16 @@ def whole(folders: Sequence[Path]) -> Iterator[Piece]:
     for folder in folders:
         for name in LOGS:
             yield from _Tail(folder, name).rest(last=True)
+
+
+def files_of(folder: Path) -> dict[str, Any]:
+    """Describe the logs of a try for machines; ``bytes`` is None where one is not there."""
+    found: dict[str, Any] = {"folder": str(folder)}
+    for name in LOGS:
+        file = folder / name
+        stream = name.removesuffix(".log")
+        found[stream] = {"file": str(file), "bytes": file.stat().st_size if file.exists() else None}
+    return found
 
 
 def follow(

@@ -167,3 +167,9 @@ def test_a_state_of_a_newer_release_is_refused_with_3(call):
     status, _, err = call("status")
     assert status == 3
     assert "update canard-pipe" in err
+
+
+def test_logs_for_machines_name_the_files(call):
+    (found,) = json.loads(call("logs", "B", "--json")[1])
+    assert found["folder"].endswith("attempt-1")
+    assert (found["stderr"]["bytes"], found["stdout"]["bytes"]) == (13, 0)

@@ -83,3 +83,4 @@ def test_every_command_has_help_of_its_own(name):
     assert command.name == name
     assert command.help
     assert command.short_help
+    assert "Exit status: " in command.help
