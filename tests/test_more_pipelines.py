@@ -55,7 +55,7 @@ def test_viral_gives_the_numbers_of_plain_shell(tmp_path):
         assert sites(results / name / f"{name}.vcf.gz") == ["\t".join(site) + "\n" for site in numbers["sites"]]
     rows = table(results / "cohort" / "samples.tsv")
     assert [(row["sample"], int(row["mapped"]), int(row["variants"]), int(row["N"])) for row in rows] == [
-        (name, numbers["flagstat"]["mapped"], numbers["variants"], numbers["consensus"]["N"])
+        (name, numbers["flagstat"]["primary_mapped"], numbers["variants"], numbers["consensus"]["N"])
         for name, numbers in expected.items()
     ]
 

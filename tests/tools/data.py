@@ -18,8 +18,8 @@ def make(folder: Path) -> None:
     genome = {name: "".join(rng.choices("ACGT", k=size)) for name, size in (("chr1", 20_000), ("chr2", 10_000))}
     _fasta(folder / "genome.fa", genome)
     _fasta(folder / "other.fa", {name.removeprefix("chr"): text for name, text in genome.items()})
-    mutated = {name: _mutated(text) for name, text in genome.items()}
-    pairs = [_pair(rng, mutated) for _ in range(PAIRS)]
+    mutant = {name: mutated(text) for name, text in genome.items()}
+    pairs = [_pair(rng, mutant) for _ in range(PAIRS)]
     first, second = ([_record(n, mate[side]) for n, mate in enumerate(pairs)] for side in (0, 1))
     _gzip(folder / "R1.fq.gz", first)
     _gzip(folder / "R2.fq.gz", second)
@@ -69,7 +69,8 @@ def _fasta(file: Path, sequences: dict[str, str]) -> None:
     file.write_text("".join(f">{name}\n{text}\n" for name, text in sequences.items()))
 
 
-def _mutated(text: str) -> str:
+def mutated(text: str) -> str:
+    """Return the genome that the reads are of."""
     return "".join(base.translate(_COMPLEMENT) if at % 500 == 250 else base for at, base in enumerate(text))
 
 
