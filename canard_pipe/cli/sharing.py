@@ -32,7 +32,7 @@ token_file_option = click.option(
 def serve(
     session: Session, /, state: str | None, bind: str | None, beyond_this_machine: bool, token_file: str | None
 ) -> int:
-    """Own the state and answer others: workers, status, why, sql. Runs no function of a pipeline itself.
+    """Own the state and answer others: workers, status, why, sql, cancel, retry. Runs no function of a pipeline itself.
 
     The token is random, or that of --token-file or CANARD_TOKEN; it stands in owner.json in the state folder, mode
     0600. Ends with Ctrl-C or SIGTERM.

@@ -22,7 +22,8 @@ RUNS_BEFORE_BLAME = 10  # runs in a row that died while one task's own code ran 
 def hand_back(database: Database, supervised: Collection[str] = ()) -> int:
     """Make ready the tasks whose holders on this host are dead; return how many.
 
-    Leases of workers on other hosts, and of living ones here, are left alone. A task that was running in ten
+    Leases of workers on other hosts, and of living ones here, are left alone, unless they ran out while nobody owned
+    the file: they could not be renewed then, which is no failure of the task. A task that was running in ten
     interrupted runs in a row without a new checkpoint fails with the cause ``kills the run``; but not the
     ``supervised`` ones (ids), whose command ran or waited for its budget: what they do cannot end the run.
     """
@@ -30,12 +31,12 @@ def hand_back(database: Database, supervised: Collection[str] = ()) -> int:
     dead = None if predecessor is None else _identity(predecessor.host, predecessor.pid, predecessor.identity.started)
 
     def act() -> int:
-        holders = [
-            row for row in database.store.run("running_tasks")
-            if _is_dead(row[4].rpartition("@")[2], database.identity, dead)
-        ]
+        now_us = database.clock.now_us()
+        running = database.store.run("running_tasks")
+        died = {row[0] for row in running if _is_dead(row[4].rpartition("@")[2], database.identity, dead)}
+        holders = [row for row in running if row[0] in died or row[7] <= now_us]
         if holders:
-            _interrupt(database, holders, set(supervised))
+            _interrupt(database, holders, {*supervised, *(row[2] for row in holders if row[0] not in died)})
         return len(holders)
 
     count = int(database.writer.transact(act))

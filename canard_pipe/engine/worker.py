@@ -151,8 +151,12 @@ class Worker:
 
     def _claim(self, most: float) -> list[Claim]:
         if self._abandoned:
-            self.database.disown()
-            self._abandoned = False
+            self._abandoned = False  # before, since other slots may abandon theirs meanwhile
+            try:
+                self.database.disown()
+            except BaseException:
+                self._abandoned = True
+                raise
         self._sweep()
         limit = int(min(most, self.slots))
         claims = self._claim_at_most(limit)
@@ -255,8 +259,10 @@ class Worker:
         except (OwnerUnreachable, FailureRecordingError) as error:
             if self._away is None or not isinstance(getattr(error, "storage_error", error), OwnerUnreachable):
                 raise
-            claim.abandoned = self._abandoned = True  # given back when the owner answers again
             outcome = Outcome(claim.id, claim.attempt, "lost", None, error=error)
+        if outcome.status == "lost" and self._away is not None:
+            # Given back when the owner answers, for whom the lease may go on: commands end some time before it does.
+            claim.abandoned = self._abandoned = True
         if mapping.MARK in claim.id:
             self._item_ended = True
         if self._on_result is not None:

@@ -108,3 +108,16 @@ def test_holders_elsewhere_and_living_ones_here_are_left_alone(reopen, holder, l
     db = reopen()
     assert (row(db) == before) == left_alone
     assert db.interrupted == int(not left_alone)
+
+
+def test_a_lease_elsewhere_that_ran_out_while_nobody_owned_the_file_is_no_failure(reopen, clock):
+    """Its worker could not renew it, however well it was."""
+    db = reopen()
+    db.spawn("job", id="t")
+    for _ in range(RUNS_BEFORE_BLAME + 2):
+        claimed(db, lease_seconds=30)
+        db.store.connection.execute("UPDATE canard_absurd.tasks SET worker = 'worker@elsewhere:1:5'")
+        clock.advance(31)
+        db = reopen()
+        assert (db.interrupted, row(db)["state"], row(db)["failures"]) == (1, "ready", 0)
+    assert {outcome for _, outcome in attempts(db)} == {"interrupted"}
