@@ -81,7 +81,7 @@ def cause_of(error: BaseException) -> dict[str, Any]:
     if isinstance(error, InputFileError):
         return {"kind": "bad_input", "path": str(error.path)}
     if isinstance(error, PublishError):
-        return {"kind": "publish", "target": error.target}
+        return {"kind": "disk_full" if _no_space(error.__cause__) else "publish", "target": error.target}
     if isinstance(error, SheetError):
         return {"kind": "sheet"}
     if isinstance(error, MapFailed):
@@ -92,12 +92,15 @@ def cause_of(error: BaseException) -> dict[str, Any]:
     frames = traceback.extract_tb(error.__traceback__)
     users = [frame for frame in frames if not Path(frame.filename).is_relative_to(_PACKAGE)]
     where = (users or frames)[-1:]
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return {
-        "kind": "disk_full" if full else "exception",
+        "kind": "disk_full" if _no_space(error) else "exception",
         "type": type(error).__name__,
         "where": f"{where[0].filename}:{where[0].lineno} in {where[0].name}" if where else None,
     }
+
+
+def _no_space(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _plain(value: Any) -> bool:

@@ -11,6 +11,7 @@ import pytest
 
 from canard_pipe.errors import PublishError
 from canard_pipe.pipeline import placing, staging
+from canard_pipe.pipeline.policy import cause_of
 from canard_pipe.pipeline.publishing import POINTS
 from tests.conftest import absent
 from tests.pipeline.publishing_kit import Project, dies, task
@@ -278,8 +279,9 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path, small_disk):
     with project.open() as database:
         claim = task(database)
         big, small = project.made("big", b"x" * 3_000_000), project.made("small")
-        with pytest.raises(PublishError, match="disk is full"):
+        with pytest.raises(PublishError, match="disk is full") as caught:
             project.publish(claim, {"small": small, "big": big})
+        assert cause_of(caught.value) == {"kind": "disk_full", "target": "S/big"}
         assert project.result_files() == {}
         assert project.rows(database) == []
         project.publish(claim, {"small": small}, step="again")
