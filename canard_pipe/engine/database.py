@@ -227,6 +227,7 @@ class Database(Tasks):
 
     def sweep(self, queue: str, limit: int) -> None:
         """See Tasks."""
+        self.writer.flush_if_due()
         self.wake()
         self.reap(queue, limit=limit)
 

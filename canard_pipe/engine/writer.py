@@ -143,6 +143,11 @@ class Writer:
                 self._riding_since = self._clock.monotonic()
             self._riders.append((statement, row))
 
+    def flush_if_due(self) -> None:
+        """Write the rows that have waited for a ride longer than RIDE_SECONDS: nothing else may come for a while."""
+        if self._riders and self._clock.monotonic() >= self._riding_since + RIDE_SECONDS:
+            self.flush()
+
     def flush(self) -> None:
         """Write the rows that wait for a ride."""
         with self._turn:

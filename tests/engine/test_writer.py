@@ -133,6 +133,18 @@ def test_riders_wait_for_each_other_while_all_goes_well(db, clock, faults):
     assert faults.names.count("record_waits") == 1
 
 
+@pytest.mark.embedded("the owner's own sweep")
+def test_riders_do_not_wait_for_a_write_that_never_comes(db, clock, faults):
+    """A worker whose tasks are all at long commands still tells what has ended: its sweeps see to it."""
+    db.spawn("job", id="t")
+    ride(db.claim())
+    db.sweep("default", 1)
+    assert "record_waits" not in faults.names
+    clock.advance(RIDE_SECONDS)
+    db.sweep("default", 1)
+    assert faults.names.count("record_waits") == 1
+
+
 def test_riders_go_along_at_once_with_trouble_and_by_closing(db):
     """So that what tells of a failure is there when the failure is."""
     claim = start(db)
