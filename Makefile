@@ -4,6 +4,8 @@
 
 PYTHON ?= python3
 ARGS ?=
+# Much of the time the tests wait for processes: three at once keep two cores busy.
+JOBS ?= 3
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -30,7 +32,7 @@ check: $(VENV)/tests   ## lint, types, import direction; first shows that the ch
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_house.py
 
 test: $(VENV)/tests   ## run all tests
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 survival: $(VENV)/tests   ## kill at random what works on 1,000 samples (make test does it on 150)
 	CANARD_SURVIVAL=1000 $(BIN)/python -m pytest tests/test_survival_many.py $(ARGS)
