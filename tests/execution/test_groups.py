@@ -12,6 +12,7 @@ import pytest
 
 from canard_pipe.errors import CommandFailed
 from canard_pipe.execution import procfs
+from canard_pipe.execution.health import machine
 from canard_pipe.execution.resources import Escalate
 from tests.conftest import wait_until
 
@@ -60,6 +61,11 @@ def test_more_memory_is_given_after_the_kernel_said_no(lab, place):
     assert not caught.value.again.counted
     lab.again(context).process(grown, memory=Escalate("50M", max="1G", factor=4))
     wait_until(lambda: not left(place, lab))
+
+
+def test_doctor_knows_whether_memory_is_enforced_here(place):
+    assert machine.memory_is_enforced()
+    assert any("kernel" in finding.message for finding in machine.check_resources(None, None))
 
 
 def test_every_member_and_child_of_a_command_is_in_its_group_and_the_launcher_is_not(lab, place):

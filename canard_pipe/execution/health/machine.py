@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import platform
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 
@@ -15,6 +18,11 @@ from canard_pipe.execution.resources import machine_cpus, machine_memory
 LEAST_FILES, LEAST_PROCESSES = 1024, 256
 LOOK_SECONDS = 0.1
 APART_SECONDS = 0.05
+_LAUNCHER_FILES = Path(__file__).parents[1]
+_ENFORCED = {
+    True: "a limit that the kernel keeps",
+    False: "watched, four times a second: no control groups can be made here (docs/commands.md, Resources)",
+}
 OLDEST = 1_764_547_200  # 2025-12-01: a clock before it has never been set
 
 
@@ -39,9 +47,20 @@ def check_resources(cpus: float | None, memory_bytes: int | None) -> Iterator[Fi
         yield warn("resources", f"{text}: more than there is", "lower the settings cpus and memory")
     else:
         yield ok("resources", text)
+    yield ok("resources", f"memory= of a command is {_ENFORCED[memory_is_enforced()]}")
     available = psutil.virtual_memory().available
     if available < 256 << 20:
         yield warn("resources", f"only {_gib(available)} of memory are free now", "end what uses it")
+
+
+def memory_is_enforced() -> bool:
+    """Tell whether the launcher of a run could limit the memory of commands here: tried, in a process as it is one."""
+    program = (
+        f"import os, sys; sys.path.append({str(_LAUNCHER_FILES)!r}); import groups\n"
+        "print(groups.find({os.getpid(), os.getppid()}) is not None)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=False)
+    return done.stdout.strip() == "True"
 
 
 def check_limits(
