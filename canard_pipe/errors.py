@@ -113,11 +113,23 @@ class SettingsError(_ProblemsError):
 
 
 class StorageError(CanardError):
-    """The database did not do what was asked; no failure of the task is counted (E4, G10)."""
+    """The database did not do what was asked; no failure of the task is counted (E4, G10).
+
+    ``attempts`` and ``elapsed_seconds`` tell how often and how long it was tried, ``__cause__`` what it follows from.
+    """
 
     def __init__(self, message: str, *, operation: str, attempts: int = 1) -> None:
         super().__init__(message)
         self.operation, self.attempts = operation, attempts
+        self.elapsed_seconds = 0.0
+
+    @property
+    def error_type(self) -> str | None:
+        """The type of the error that this one follows from in the end, such as DuckDB's ``IOException``."""
+        found: BaseException | None = self
+        while found is not None and found.__cause__ is not None:
+            found = found.__cause__
+        return None if found is self else type(found).__name__
 
 
 class ConflictError(StorageError):
@@ -242,7 +254,8 @@ class CommandError(CanardError):
 
     ``cause`` is one word for policy and reports, those of canard_pipe/execution/causes.py; ``facts`` is the rest as
     data. ``folder`` is the folder of the try: command.sh, logs, outputs. ``again`` is what follows from how often the
-    command is to be tried, once that was looked up (canard_pipe/execution/retry.py).
+    command is to be tried, once that was looked up (canard_pipe/execution/retry.py). ``task_id`` is whose command it
+    is.
     """
 
     cause = "command"
@@ -254,6 +267,7 @@ class CommandError(CanardError):
         self.folder, self.facts = folder, dict(facts or {})
         self.cause = cause or self.cause
         self.again: Any = None
+        self.task_id: str | None = None
 
 
 class CommandFailed(CommandError):

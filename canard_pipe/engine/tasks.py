@@ -24,7 +24,7 @@ from canard_pipe.engine.runtime import Runtime
 from canard_pipe.engine.store import Rows
 from canard_pipe.engine.values import Codec
 from canard_pipe.engine.writer import Row, Write
-from canard_pipe.errors import LeaseLost
+from canard_pipe.errors import LeaseLost, StorageError
 
 
 class Writes(Protocol):
@@ -55,6 +55,7 @@ class Tasks(ABC):
         self.identity = f"{socket.gethostname()}:{os.getpid()}:{process_start(os.getpid()) or ''}"
         self._claim_type = claim_type
         self._claims = OpenClaims()
+        self._renewals_fail = False
 
     @property
     def root(self) -> Path:
@@ -238,9 +239,20 @@ class Tasks(ABC):
                 claim.lost.set()
             else:
                 unknown = write.error
+        self._renewals_fail = unknown is not None
         if unknown is not None:
             raise unknown
         return [claim for claim in claims if claim.lost.is_set() or claim.ended]
+
+    def can_renew(self) -> bool:
+        """Tell whether leases can be renewed: after a renewal that failed, by trying it with all that are held here.
+
+        A worker claims nothing meanwhile: it could not keep it.
+        """
+        if self._renewals_fail:
+            with suppress(StorageError):
+                self.renew(self._claims.all())
+        return not self._renewals_fail
 
     def hand_back_all(self) -> None:
         """Release every claim of this process, as a worker does that stops; handlers learn at their next write."""

@@ -157,6 +157,8 @@ class Worker:
             except BaseException:
                 self._abandoned = True
                 raise
+        if not self.database.can_renew():
+            return []
         self._sweep()
         limit = int(min(most, self.slots))
         claims = self._claim_at_most(limit)
@@ -180,7 +182,8 @@ class Worker:
         round first, or counts the tasks."""
         if not self._endless or self.stopping or self._broken is not None or self._item_ended:
             return None
-        return None if self.database.clock.monotonic() >= self._next_sweep else self._wish
+        must_look = self.database.clock.monotonic() >= self._next_sweep or not self.database.can_renew()
+        return None if must_look else self._wish
 
     def _sweep(self) -> None:
         """Wake suspended tasks and fail exhausted ones, once per poll interval: claims come far more often."""

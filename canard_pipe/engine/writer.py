@@ -334,12 +334,13 @@ class Writer:
 
     def _with_retries(self, action: Callable[[], Any]) -> Any:
         delay = FIRST_DELAY_SECONDS
+        began = self._clock.monotonic()
         for tried in range(1, self._conflict_retries + 2):
             try:
                 return action()
-            except ConflictError as error:
-                error.attempts = tried
-                if tried > self._conflict_retries:
+            except StorageError as error:
+                error.attempts, error.elapsed_seconds = tried, self._clock.monotonic() - began
+                if not isinstance(error, ConflictError) or tried > self._conflict_retries:
                     raise
                 log.debug("write conflict, repeated", extra={"attempts": tried, "delay": delay})
                 self._clock.sleep(delay * (0.5 + 0.5 * self._jitter()))
@@ -373,5 +374,7 @@ def retold(error: Exception, write: Write) -> StorageError:
         told: StorageError = OwnerUnreachable(text, operation=write.operation, sent=error.sent)
     else:
         told = StorageError(text, operation=write.operation)
+    if isinstance(error, StorageError):
+        told.attempts, told.elapsed_seconds = error.attempts, error.elapsed_seconds
     told.__cause__ = error
     return told

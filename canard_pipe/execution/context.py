@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Unpack, cast
 from canard_pipe.engine.claim import Claim, Grant
 from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.values import Codec
-from canard_pipe.errors import InputError, RestoreError
+from canard_pipe.errors import CommandError, InputError, RestoreError
 from canard_pipe.execution import calling, folders, outputs, shelltext
 from canard_pipe.execution.command import Argument, Command, Options, command
 from canard_pipe.execution.executor import Executor, Job
@@ -147,6 +147,9 @@ class CommandContext(Claim):
         brought = None
         try:
             brought = run.outcome(replay=step not in self._ran_anew, since=self._begun_in.get(step, 0))
+        except CommandError as error:
+            error.task_id = self.id
+            raise
         finally:
             if brought is None or not brought.replayed:
                 self._ran_anew.add(step)

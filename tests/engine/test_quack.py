@@ -369,6 +369,7 @@ except StorageError as error:
 
 @pytest.mark.parametrize("name", quack.EXTENSIONS)
 def test_a_missing_extension_is_named(monkeypatch, name):
+    """E14."""
     monkeypatch.setitem(sys.modules, f"duckdb_extension_{name}", None)
     with duckdb.connect() as connection, pytest.raises(ExtensionError, match=f"duckdb-extension-{name}=="):
         quack.load_extensions(connection)

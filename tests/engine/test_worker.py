@@ -142,6 +142,51 @@ def test_slots_run_at_the_same_time(db):
     assert {task.state for task in db.tasks()} == {"completed"}
 
 
+def test_a_worker_claims_nothing_while_its_renewals_fail(db, faults):
+    """docs/semantics.md, "health": what it cannot keep it should not take; it looks again by itself."""
+    failing, second = threading.Event(), threading.Event()
+
+    class Plan(dict[str, str]):
+        def pop(self, name, default=None):
+            return "before" if name == "renew_leases" and failing.is_set() else super().pop(name, default)
+
+    faults.planned = Plan()
+    claimed_meanwhile = []
+
+    def first(_input, ctx):
+        failing.set()
+        with pytest.raises(StorageError):
+            db.renew([ctx])
+        db.spawn("second", id="u")
+        faults.names.clear()
+        wait_until(lambda: faults.names.count("renew_leases") >= 5, 20)  # it tries with all that it holds
+        claimed_meanwhile.append(faults.names.count("claim_tasks"))
+        failing.clear()
+        assert second.wait(20)
+
+    db.spawn("first", id="t")
+    drain(db, {"first": first, "second": lambda _input, _ctx: second.set()}, slots=2, poll_seconds=0.01)
+    assert claimed_meanwhile == [0]
+    assert {task.state for task in db.tasks()} == {"completed"}
+
+
+def test_no_transaction_is_open_while_a_handler_or_a_step_runs(db):
+    """G6: others write meanwhile, from another thread, and wait for nobody."""
+    def spawn_elsewhere(id):
+        thread = threading.Thread(target=lambda: db.spawn("other", id=id))
+        thread.start()
+        thread.join(20)
+        return not thread.is_alive()
+
+    def handler(_input, ctx):
+        return spawn_elsewhere("in the handler"), ctx.step("s", lambda: spawn_elsewhere("in a step"))
+
+    db.spawn("job", id="t")
+    drain(db, {"job": handler})
+    assert db.result("t") == (True, True)
+    assert {task.id for task in db.tasks(state="ready")} == {"in the handler", "in a step"}
+
+
 def test_tasks_of_unknown_names_are_left_alone(db):
     """S8."""
     db.spawn("unknown", id="u", priority=9)
@@ -331,7 +376,7 @@ def test_a_conflict_is_repeated_without_running_the_step_again(db, faults):
 
 
 def test_conflicts_are_repeated_as_often_as_told(tmp_path, clock, faults):
-    """S33: with two retries the error says three attempts; section 5: the delays double."""
+    """S33, E4, E5, N1: with two retries the error says three attempts; section 5: the delays double."""
     from canard_pipe.engine.database import Database
     from canard_pipe.errors import ConflictError
 
@@ -347,4 +392,6 @@ def test_conflicts_are_repeated_as_often_as_told(tmp_path, clock, faults):
         with pytest.raises(ConflictError) as error:
             db.spawn("job")
         assert error.value.attempts == 3
+        assert error.value.elapsed_seconds == pytest.approx(clock.monotonic() - began)
+        assert error.value.error_type == "TransactionException"
         assert 0.015 <= clock.monotonic() - began <= 0.03

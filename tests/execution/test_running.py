@@ -267,14 +267,15 @@ def test_same_directory_of_two_tasks_never_mixes_their_outcomes(lab):
 
 
 def test_timeout_ends_the_tree_and_has_no_exit_code(lab):
-    # S38, BUGS 50 d
+    # S38, E18, BUGS 50 d
     context = lab.claim()
     started = time.monotonic()
-    with pytest.raises(CommandTimeout, match="longer than its time"):
+    with pytest.raises(CommandTimeout, match="longer than its time") as error:
         context.process(
             ["bash", "-c", "sleep 7100.1 & (setsid sleep 7100.2 &) ; echo partial; sleep 7100.3"], timeout=0.5
         )
     assert time.monotonic() - started < 5
+    assert (error.value.task_id, error.value.folder.name, error.value.facts["exit_code"]) == ("s1", "attempt-1", None)
     assert alive_with("sleep 7100.") == []
     said = json.loads((lab.root / "work/s1/+main/attempt-1/status.json").read_text())
     assert (said["exit_code"], said["signal"], said["ended_by"]) == (None, None, "timeout")
