@@ -91,6 +91,21 @@ def variable(pid: int, name: str) -> str | None:
     return None
 
 
+def places(pid: int) -> list[str]:
+    """Return the working folder of a process and the files that it has open, as far as they can be seen."""
+    found = []
+    try:
+        descriptors = [f"fd/{name}" for name in os.listdir(f"/proc/{pid}/fd")]  # noqa: PTH208 (as above)
+    except OSError:
+        descriptors = []
+    for name in ("cwd", *descriptors):
+        try:
+            found.append(os.readlink(f"/proc/{pid}/{name}"))  # noqa: PTH115 (as above)
+        except OSError:
+            continue
+    return found
+
+
 def proportional_bytes(pid: int) -> int:
     """Return the memory of a process, pages shared with others divided among them; 0 if it is gone or not ours."""
     for line in (read(f"/proc/{pid}/smaps_rollup") or b"").splitlines():

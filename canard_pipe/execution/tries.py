@@ -46,6 +46,7 @@ class Try:
     def __init__(self, message: dict[str, Any], newest_pid: int | None) -> None:
         self.message = message
         self.token: str = message["token"]
+        self.folder: str = os.path.realpath(message["folder"])
         self.grace: float = message["grace"]
         self.linger: float = message["linger"]
         self.newest_pid = newest_pid
@@ -176,8 +177,8 @@ class Tree:
     """Which processes belong to which try.
 
     By parentage; a process that its parent has left becomes the launcher's child and is told by its session, by an
-    earlier look, or by CANARD_ATTEMPT in its environment. One that hides from all three is ended when no try is
-    running any more that ran when it was first seen.
+    earlier look, by CANARD_ATTEMPT in its environment, or by the folder of a try that it works in or has files of open.
+    One that hides from all four is ended when no try is running any more that ran when it was first seen.
     """
 
     def __init__(self, tries: dict[str, Try], *, subreaper: bool) -> None:
@@ -316,7 +317,13 @@ class Tree:
             if any(member.pid == process.session for member in attempt.members):
                 return attempt.token
         named = procfs.variable(process.pid, "CANARD_ATTEMPT")
-        return named if named in self._tries else None
+        if named in self._tries:
+            return named
+        places = procfs.places(process.pid)
+        for attempt in self._tries.values():
+            if any(f"{place}/".startswith(f"{attempt.folder}/") for place in places):
+                return attempt.token
+        return None
 
     def give_up(self, pids: Iterable[int]) -> None:
         """Leave processes alone that do not die, or must not."""

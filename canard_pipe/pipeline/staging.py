@@ -13,6 +13,7 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -210,7 +211,7 @@ def _inside(top: Path, link: Path, target: str) -> str:
 def _stage_file(source: Path, place: Path, *, target: str, link: bool, keep_alive: KeepAlive) -> None:
     with source.open("rb") as reader:
         before = os.fstat(reader.fileno())
-        if not (link and _hard_link(source, place, before)):
+        if not (link and not _is_being_written(reader.fileno()) and _hard_link(source, place, before)):
             with place.open("xb") as writer:
                 if not _reflink(reader.fileno(), writer.fileno()):
                     _copy(reader.fileno(), writer.fileno(), before.st_size, keep_alive)
@@ -222,6 +223,23 @@ def _stage_file(source: Path, place: Path, *, target: str, link: bool, keep_aliv
     if os.lstat(place).st_size != before.st_size:
         raise _changed(source, target)
     _sync_file(place)
+
+
+def _is_being_written(descriptor: int) -> bool:
+    """Tell whether any process of this machine has the file open for writing, where the system can say so.
+
+    A lease for reading is refused then. Who opens the file for writing while we hold it waits for a moment, and we are
+    told by a signal: one that does nothing.
+    """
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN  # other errors: this file system has no leases, or the file is not ours
+    return False
 
 
 def _hard_link(source: Path, place: Path, found: os.stat_result) -> bool:

@@ -141,10 +141,25 @@ def test_left_over_background_job_is_ended_too(lab):
     assert '"left_over": 1' in (folder / "status.json").read_text()
 
 
-def test_daemon_that_hides_its_environment_is_ended_when_it_can_only_be_that_commands(lab, background, wait_until):
+@pytest.mark.parametrize("hidden", [
+    "os.chdir('/')",  # its output still goes to the log of its try
+    "[os.dup2(os.open(os.devnull, os.O_RDWR), n) for n in (0, 1, 2)]",  # it still works in the folder
+])
+def test_daemon_that_hides_its_environment_is_known_by_the_folder_of_its_try(lab, background, hidden):
+    """It would write on while the result of its command is published."""
     first, second = lab.claim("s1"), lab.claim("s2")
     long = background(lambda: first.process(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done"]))
-    second.process(["env", "-i", sys.executable, "-c", DAEMON.format("7332")])
+    second.process(["env", "-i", sys.executable, "-c", f"import os; {hidden}\n" + DAEMON.format("7339")])
+    assert not alive_with("7339")
+    (lab.root / "work/s1/+main/attempt-1/go").touch()
+    assert long.join().error is None
+
+
+def test_daemon_that_hides_altogether_is_ended_when_it_can_only_be_that_commands(lab, background, wait_until):
+    first, second = lab.claim("s1"), lab.claim("s2")
+    long = background(lambda: first.process(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done"]))
+    hidden = "import os; os.chdir('/'); [os.dup2(os.open(os.devnull, os.O_RDWR), n) for n in (0, 1, 2)]\n"
+    second.process(["env", "-i", sys.executable, "-c", hidden + DAEMON.format("7332")])
     assert alive_with("7332"), "it might be the other command's"
     (lab.root / "work/s1/+main/attempt-1/go").touch()
     assert long.join().error is None

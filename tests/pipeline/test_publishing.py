@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -74,6 +76,26 @@ def test_a_file_of_a_dead_try_is_linked_and_read_only(project, database, monkeyp
     place = project.publish(task(database), {"a.txt": made})["a.txt"]
     assert place.samefile(made)
     assert place.stat().st_mode & 0o222 == 0
+
+
+def test_a_file_that_a_hidden_process_has_open_for_writing_is_copied_and_never_changes_in_its_place(
+    project, database, monkeypatch
+):
+    """A stale tool that goes on writing reaches its own file only."""
+    monkeypatch.setattr(staging, "_reflink", lambda *_: False)
+    made = project.made("a.txt")
+    project.with_(work=project.folder / "work", alive=lambda _path: False)
+    text = "import sys; f = open(sys.argv[1], 'a'); print('open', flush=True); sys.stdin.read(); f.write('more')"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", text, made], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == "open\n"
+    place = project.publish(task(database), {"a.txt": made})["a.txt"]
+    writer.communicate()
+    assert made.read_text() == "made\nmore"
+    assert place.read_text() == "made\n"
+    assert project.publisher.verify(database, thorough=True) == []
 
 
 def test_a_file_with_another_name_is_never_made_read_only(project, database):

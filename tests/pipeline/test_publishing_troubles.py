@@ -37,6 +37,7 @@ def test_a_cancelled_task_never_puts_a_byte_into_the_results(project, database):
 
 
 def test_a_stale_worker_never_replaces_what_the_next_attempt_published(project, database):
+    """BUGS 8: also while it publishes; its command was ended with its lease (test_leases.py)."""
     stale = task(database, lease_seconds=0.2)
     entered = threading.Event()
     done = threading.Event()
