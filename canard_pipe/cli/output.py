@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import datetime
 import io
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -21,7 +22,9 @@ UNLIMITED_WIDTH = 100_000
 
 
 def prepare() -> None:
-    """Let text that the terminal's encoding does not have be printed as escapes rather than fail."""
+    """Let what is printed not fail for what it is: closed streams (`>&-`) swallow it, strange letters are escaped."""
+    sys.stdout = sys.stdout or Path(os.devnull).open("w", encoding="utf-8")
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -98,6 +101,18 @@ def is_terminal(stream: TextIO | None = None) -> bool:
 def flush() -> None:
     """Hand over what was printed, so that a closed pipe is noticed here."""
     sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def as_far_as_possible() -> Iterator[None]:
+    """Print what is printed in the block; if nobody can take it, say so on standard error and go on."""
+    try:
+        yield
+        flush()
+    except OSError as error:
+        discard()
+        with contextlib.suppress(OSError):
+            line(f"canard-pipe: standard output takes nothing more: {error.strerror}", err=True)
 
 
 def discard() -> None:

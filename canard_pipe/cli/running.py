@@ -233,7 +233,10 @@ def observing(*, as_json: bool = False, events: str | None = None) -> Iterator[O
 
 
 def finish(report: RunReport, folders: Folders, *, as_json: bool, quiet: bool = False) -> int:
-    """Print how a run ended and return its exit status; ``quiet``: standard output is for something else."""
+    """Print how a run ended and return its exit status, which is about the samples whether or not anybody can read.
+
+    ``quiet``: standard output is for something else.
+    """
     from canard_pipe.report.summary import summary_lines
 
     here = Path.cwd()
@@ -245,9 +248,10 @@ def finish(report: RunReport, folders: Folders, *, as_json: bool, quiet: bool = 
         interrupted=report.interrupted,
         state_option=folders.state_option,
     )
-    output.lines(["", *lines], err=as_json or quiet)
-    if as_json:
-        output.as_json_list(_for_machines(report.samples))
+    with output.as_far_as_possible():
+        output.lines(["", *lines], err=as_json or quiet)
+        if as_json:
+            output.as_json_list(_for_machines(report.samples))
     return report.exit_status
 
 

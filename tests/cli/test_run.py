@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
+import subprocess
 import time
 
 import pytest
@@ -243,3 +245,16 @@ def test_a_retry_that_has_nothing_to_do_ends_with_2_with_and_without_a_run(held,
     assert asked.returncode == 2
     assert "nothing to retry: A is done; --from STEP" in asked.stderr
     assert canard(tmp_path, "retry", "--failed").returncode == 0
+
+
+@pytest.mark.parametrize("redirection", [">&-", ">&- 2>&-", "> /dev/full", "| true"])
+def test_the_exit_status_is_about_the_samples_even_if_nobody_can_read(tmp_path, redirection):
+    """As under cron, or before `| head -1`: what is printed is not what was done."""
+    lay_out(tmp_path, A="good")
+    line = shlex.join(command("run", "pipe.py", "s.csv", "--param", "seconds=0"))
+    ended = subprocess.run(
+        ["bash", "-c", f"{line} {redirection}; exit ${{PIPESTATUS[0]}}"], cwd=tmp_path, env=environment(),
+        capture_output=True, text=True, timeout=60, check=False,
+    )
+    assert (ended.returncode, "Traceback" in ended.stderr) == (0, False)
+    assert list((tmp_path / "results" / "A").iterdir())
