@@ -130,8 +130,8 @@ class Codec:
                 content = encode(value)
                 return {tag: _text(content, where) if isinstance(content, str) else content}
         raise ValueEncodeError(
-            f"a value of type {type(value).__qualname__} cannot be stored; return text, numbers, paths, lists, dicts, or "
-            "dataclasses and models that are registered (types=)", where
+            f"a value of type {type(value).__qualname__} cannot be stored; return text, numbers, paths, lists, dicts, "
+            "or dataclasses and models that are registered (types=)", where
         )
 
     def _items_to_tree(self, items: Sequence[Any], where: str, with_files: bool, depth: int) -> list[Any]:
