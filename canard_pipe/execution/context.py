@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
 from canard_pipe.engine.claim import Claim, Grant
+from canard_pipe.engine.proxies import users_environment
 from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.values import Codec
 from canard_pipe.errors import CommandError, InputError, RestoreError
@@ -199,7 +199,7 @@ def contexts(
     ``work`` is where folders of tries go, ``environ`` the run's environment (that of the process by default),
     ``task_folder`` names the folder of a task below ``work``, ``tries`` holds for what a command's own does not name.
     """
-    run_environment = dict(os.environ if environ is None else environ)
+    run_environment = users_environment() if environ is None else dict(environ)
 
     def make(database: Tasks, grant: Grant) -> CommandContext:
         return CommandContext(

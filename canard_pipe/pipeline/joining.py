@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import threading
@@ -14,6 +13,7 @@ from types import FrameType
 
 from canard_pipe.engine.attempt import Outcome, text_of
 from canard_pipe.engine.owner_record import read_owner
+from canard_pipe.engine.proxies import users_environment
 from canard_pipe.engine.remote import RemoteDatabase
 from canard_pipe.engine.values import Skipped
 from canard_pipe.engine.worker import Worker
@@ -90,7 +90,7 @@ def join_run(options: JoinOptions, shown: Observer) -> int:
         loaded = _pipeline(options, run)
         setting = RunSetting(
             loaded.pipeline, parse_params(loaded.pipeline.params, run.options.params, run.options.folder),
-            run.options.work, run.options.results, observer, dict(os.environ), StepCode(loaded.file.parent),
+            run.options.work, run.options.results, observer, users_environment(), StepCode(loaded.file.parent),
             loaded.module,
         )
         database = stack.enter_context(RemoteDatabase(

@@ -17,6 +17,7 @@ from typing import Any
 from canard_pipe.engine import mapping
 from canard_pipe.engine.attempt import Outcome, text_of
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.proxies import users_environment
 from canard_pipe.engine.values import Codec, Skipped
 from canard_pipe.engine.worker import Worker
 from canard_pipe.errors import CanardError
@@ -101,7 +102,7 @@ def _run(options: RunOptions, shown: Observer, retry: Retry | None) -> RunReport
     for note in prepared.notes():
         observer.note(note)
     setting = RunSetting(
-        prepared.loaded.pipeline, prepared.params, options.work, options.results, observer, dict(os.environ),
+        prepared.loaded.pipeline, prepared.params, options.work, options.results, observer, users_environment(),
         StepCode(prepared.loaded.file.parent), prepared.loaded.module,
     )
     types = stored_types(prepared.loaded.pipeline)

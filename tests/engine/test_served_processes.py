@@ -20,20 +20,12 @@ import pytest
 
 import canard_pipe
 from tests.conftest import wait_until
+from tests.strangers import free_uri, strangers
 
 PROGRAM = Path(__file__).with_name("served_program.py")
 ROOT = PROGRAM.parents[2]
 SLOTS, WORKERS = 8, 3
 big = pytest.mark.skipif(not os.environ.get("CANARD_BIG"), reason="takes minutes; CANARD_BIG=1 runs it")
-
-
-def free_uri() -> str:
-    """Return an address below the ports that the system gives to clients: one of those could sit there meanwhile."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as trial, contextlib.suppress(OSError):
-            trial.bind(("127.0.0.1", port))
-            return f"quack:127.0.0.1:{port}"
 
 
 class Site:
@@ -106,9 +98,9 @@ def test_three_workers_of_eight_slots_do_everything_exactly_once(site, count):
         assert {(task.attempt, task.failures) for task in database.tasks(limit=count)} == {(1, 0)}
 
 
-@pytest.mark.parametrize("count", [150, pytest.param(2000, marks=big)])
+@pytest.mark.parametrize(("count", "deaths"), [(150, 8), pytest.param(2000, 60, marks=big)])
 @pytest.mark.timeout(900)
-def test_whatever_is_killed_every_task_ends_and_no_saved_step_runs_again(site, count):
+def test_whatever_is_killed_every_task_ends_and_no_saved_step_runs_again(site, count, deaths):
     """G1, G4, G11, S26: workers and the server are killed at random moments and started anew."""
     chance = random.Random(7)
     ids = spawn(site, count)
@@ -116,10 +108,10 @@ def test_whatever_is_killed_every_task_ends_and_no_saved_step_runs_again(site, c
         site.work()
     kills = 0
     deadline = time.monotonic() + 800
-    while kills < 8 or not all_done(site, count):
+    while kills < deaths or not all_done(site, count):
         assert time.monotonic() < deadline
         time.sleep(chance.uniform(0.1, 0.8))
-        if kills < 8:
+        if kills < deaths:
             kills += 1
             if chance.random() < 0.4:
                 site.server.send_signal(signal.SIGKILL)
@@ -152,28 +144,11 @@ def assert_kept(site: Site, ids: list[str]) -> None:
 
 def test_garbage_at_the_port_harms_nobody(site):
     """Random bytes, half messages, a thousand connections: workers go on, and the server answers."""
-    chance = random.Random(5)
-    address = ("127.0.0.1", int(site.uri.rpartition(":")[2]))
     count = 100
     spawn(site, count)
     site.work()
-    strangers = []
-    for at in range(1000):
-        stranger = socket.create_connection(address, timeout=10)
-        with contextlib.suppress(OSError):
-            if at % 3 == 0:
-                stranger.sendall(chance.randbytes(chance.randrange(1, 2000)))
-            elif at % 3 == 1:
-                stranger.sendall(b"POST /quack HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n" + b"half")
-        if at % 2:
-            stranger.close()
-        else:
-            strangers.append(stranger)
-    try:
+    with strangers(site.uri):
         assert site.server.poll() is None
-    finally:
-        for stranger in strangers:
-            stranger.close()
     wait_until(lambda: all_done(site, count), 100, every_seconds=0.3)
     assert site.server.poll() is None
     assert Counter((line[1], line[2]) for line in site.lines() if line[0] == "ran").total() >= count * 3

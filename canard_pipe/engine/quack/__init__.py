@@ -8,11 +8,11 @@ a transaction, rolled back if a statement fails; a ``BEGIN`` is not kept for the
 
 from __future__ import annotations
 
-from canard_pipe.engine.quack.extensions import EXTENSIONS, load_extensions, set_proxies_aside
+from canard_pipe.engine.quack.extensions import EXTENSIONS, load_extensions
 from canard_pipe.engine.quack.remote import RemoteConnection, connect_to_owner, require_read
 from canard_pipe.engine.quack.serving import FUNCTION, LOOPBACK, Server, address, let_ask, new_token, probe, serve
 
 __all__ = [
     "EXTENSIONS", "FUNCTION", "LOOPBACK", "RemoteConnection", "Server", "address", "connect_to_owner",
-    "let_ask", "load_extensions", "new_token", "probe", "require_read", "serve", "set_proxies_aside",
+    "let_ask", "load_extensions", "new_token", "probe", "require_read", "serve",
 ]  # fmt: skip

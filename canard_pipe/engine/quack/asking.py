@@ -69,8 +69,8 @@ class Asking:
     def __init__(self, uri: str, token: str, *, timeout_seconds: float = 30.0, tls: bool | None = None) -> None:
         """``tls``: whether to speak HTTPS, as to a proxy before the owner; by default to other machines only.
 
-        Raises InputError, StorageError and ExtensionError. Removes the proxy variables from this process's
-        environment: with one set, the token would go to the proxy.
+        Raises InputError, StorageError and ExtensionError. Sets the proxy variables of this process
+        aside (proxies.py): with one set, the token would go to the proxy.
         """
         host, _ = address(uri)
         if not token:

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import MutableMapping
 from importlib import resources
 from pathlib import Path
 
 import duckdb
 
+from canard_pipe.engine.proxies import set_proxies_aside
 from canard_pipe.errors import ExtensionError
 
 EXTENSIONS = ("httpfs", "quack")  # in this order: quack's client asks httpfs for its transport
 
 
-def set_proxies_aside(environment: MutableMapping[str, str] = os.environ) -> dict[str, str]:
-    """Remove the proxy variables from the environment of this process and return them, for commands to have.
-
-    *Why*: with one set, the client sends each request **and the token** to the proxy. libcurl reads the small-letter
-    ones at each request, DuckDB the capital ones when a database is opened.
-    """
-    names = [name for name in environment if name.lower().endswith("_proxy")]
-    return {name: environment.pop(name) for name in names}
-
-
 def load_extensions(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
     """Load httpfs and quack from their wheels, without a download; repeating it does nothing.
 
-    Proxy variables leave the environment of this process first, and are returned as :func:`set_proxies_aside` does.
+    Proxy variables are set aside first, and returned (proxies.py).
     Raises ExtensionError, which says what is missing.
     """
     proxies = set_proxies_aside()

@@ -34,8 +34,8 @@ class RemoteConnection:
     def __init__(self, uri: str, token: str, *, timeout_seconds: float | None = 30.0) -> None:
         """Connect. ``timeout_seconds`` bounds each message, None does not.
 
-        Raises StorageError (nobody listens, no answer, wrong token) and ExtensionError. Removes the proxy variables
-        from the environment of this process; ``proxies`` has them.
+        Raises StorageError (nobody listens, no answer, wrong token) and ExtensionError. Sets the proxy variables
+        of this process aside (proxies.py); ``proxies`` has them.
         """
         self.uri = uri
         self._token, self._timeout_seconds = token, timeout_seconds
