@@ -39,7 +39,7 @@
 Control flow, not errors (``BaseException``, so that ``except Exception`` in a handler lets them pass, G24):
 ``TaskSuspended`` and ``TaskReleased``. ``SampleSkipped`` is an ordinary exception that a handler raises.
 
-Ids such as G24 are those of docs/semantics.md.
+Ids such as G24 are those of docs/parity.md.
 """
 
 from __future__ import annotations

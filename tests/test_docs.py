@@ -111,6 +111,30 @@ def test_the_examples_of_the_engine_print_what_the_page_says(tmp_path, monkeypat
     assert run_examples(page, lambda: capsys.readouterr().out) == []
 
 
+def test_the_pages_name_every_error_of_the_engine_and_every_type_of_value():
+    """F24."""
+    from canard_pipe import errors
+    from canard_pipe.engine import values
+
+    engine = (ROOT / "docs" / "engine.md").read_text(encoding="utf-8")
+    section = engine[engine.index("\n## Errors"):]
+    of_layers_above = {
+        "PipelineFileError", "ParameterError", "SettingsError", "SheetError", "BudgetError", "InputFileError",
+        "PublishError", "HandlerExit", "SampleSkipped",
+    }
+    named = [
+        name for name, kind in vars(errors).items()
+        if isinstance(kind, type) and issubclass(kind, errors.CanardError) and not name.startswith("_")
+    ]
+    assert [name for name in named if name not in of_layers_above and f"`{name}`" not in section] == []
+    page = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    (sentence,) = re.findall(r"^Values are (.*?)\.\s", page, re.MULTILINE | re.DOTALL)
+    others = {"None", "bool", "int", "float", "text", "paths", "lists", "tuples", "dicts"}
+    plural = {"date": "dates", "datetime": "datetimes", "timedelta": "timedeltas"}
+    scalars = {plural.get(kind.__name__, kind.__name__) for kind, *_ in values._SCALARS if kind is not values.Skipped}
+    assert (others | scalars) - set(re.findall(r"\w+", sentence)) == set()
+
+
 def test_an_example_that_prints_something_else_is_found(capsys):
     page = "```python\nx = 1\n```\n\n```python\nprint(x)\n```\n\n```text\n2\n```\n"
     assert len(run_examples(page, lambda: capsys.readouterr().out)) == 1

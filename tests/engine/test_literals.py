@@ -35,6 +35,7 @@ VALUES = st.one_of(
 @given(value=VALUES)
 @settings(max_examples=300, deadline=None)
 def test_every_value_comes_back_as_it_was(store, value):
+    """L14."""
     (statement,) = split("SELECT $value")
     _, rows = store.sql(render(statement, {"value": value}))
     (found,) = rows[0]

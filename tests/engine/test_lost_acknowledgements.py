@@ -76,7 +76,7 @@ def test_another_end_does_not_follow_one_that_was_written(db, faults, moment):
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_a_repeated_step_after_a_lost_acknowledgement_returns_the_stored_value(db, faults, moment):
-    """S26: if it had been saved it does not run again; otherwise it does."""
+    """G13, S26: if it had been saved it does not run again; otherwise it does."""
     claim, ran = start(db), []
 
     def step() -> str:

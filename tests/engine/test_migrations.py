@@ -23,6 +23,7 @@ INSERT INTO canard_absurd.nothing VALUES (1);
 
 
 def test_an_older_file_is_copied_and_migrated(reopen, tmp_path):
+    """L4."""
     db = reopen()
     start(db).complete(1)
     db.emit("go", 5)

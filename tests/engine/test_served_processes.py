@@ -88,6 +88,7 @@ def spawn(site: Site, count: int) -> list[str]:
 @pytest.mark.parametrize("count", [200, pytest.param(2000, marks=big)])
 @pytest.mark.timeout(600)
 def test_three_workers_of_eight_slots_do_everything_exactly_once(site, count):
+    """F2."""
     ids = spawn(site, count)
     for _ in range(WORKERS):
         site.work()

@@ -49,6 +49,17 @@ def test_a_saved_none_is_not_a_missing_checkpoint(db):
     assert db.result("t") is None
 
 
+def test_a_saved_step_is_a_row_and_its_task_does_not_grow(db):
+    """L6: the row changes in its lease and its version, however many and large its steps are."""
+    claim = start(db)
+    before = row(db)
+    for number in range(50):
+        claim.step(f"s{number}", lambda: "x" * 10_000)
+    changed = {name for name, value in row(db).items() if before[name] != value}
+    assert changed <= {"version", "updated_at", "deadline"}
+    assert len(steps(db)) == 50
+
+
 def test_a_name_can_be_used_once_in_an_attempt(db):
     """E12, S1."""
     claim = start(db)

@@ -143,7 +143,7 @@ def test_slots_run_at_the_same_time(db):
 
 
 def test_a_worker_claims_nothing_while_its_renewals_fail(db, faults):
-    """docs/semantics.md, "health": what it cannot keep it should not take; it looks again by itself."""
+    """docs/parity.md, "health": what it cannot keep it should not take; it looks again by itself."""
     failing, second = threading.Event(), threading.Event()
 
     class Plan(dict[str, str]):

@@ -17,7 +17,7 @@ from tests.execution.conftest import alive_with
 
 
 def test_command_three_times_longer_than_the_lease_is_not_reclaimed(lab):
-    # the seed's example
+    # L10: the seed's example
     def align(_, ctx):
         command = ["sh", "-c", "sleep 1.5; echo aligned > sample.bam"]
         return ctx.step("align", lambda: ctx.process(command) / "sample.bam")

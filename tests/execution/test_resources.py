@@ -154,7 +154,7 @@ requests = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(requests, st.integers(0, 5), st.floats(0, 40)), max_size=40))
 def test_budget_is_never_exceeded_and_everybody_gets_a_turn(steps: list[Any]):
-    # BUGS 58
+    # L11, BUGS 58
     time = Time()
     budget = Budget(8, 16 * GIB, {"licence": 2}, monotonic=time)
     tickets: list[Ticket] = []

@@ -77,6 +77,7 @@ def start_run(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]
 
 @pytest.mark.parametrize(("program", "processes"), [("shells", 5), ("setsid", 5), ("daemon", 2)])
 def test_sigkill_of_the_run_ends_everything_within_a_second(start_run, tmp_path, program, processes):
+    # S39
     marker = f"730{len(program)}"
     run = start_run(program, marker, processes)
     run.kill()

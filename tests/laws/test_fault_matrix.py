@@ -70,7 +70,7 @@ def carry_to_the_end(db: Database, clock: FakeClock) -> None:
 
 @pytest.mark.parametrize("name", list(SCENARIOS))
 def test_after_a_sigkill_around_a_commit_the_file_holds_what_was_committed(tmp_path, name):
-    """The next owner reads exactly the transactions that were through, and brings every task to its end."""
+    """G2: the next owner reads exactly the transactions that were through, and brings every task to its end."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.laws.victim", str(tmp_path), name],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=110,
@@ -97,7 +97,7 @@ def test_after_a_sigkill_around_a_commit_the_file_holds_what_was_committed(tmp_p
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("name", list(SCENARIOS))
 def test_a_lost_answer_surfaces_and_the_call_may_be_repeated(tmp_path, name, moment):
-    """For each commit of the call: all of that transaction is there or nothing, and after the repetition all is."""
+    """S25: for each commit of the call all of it is there or nothing, and after the repetition all is."""
     scenario = SCENARIOS[name]
     snapshots = play(tmp_path / "undisturbed", scenario, Calls())
     for commit in range(1, len(snapshots)):

@@ -27,6 +27,7 @@ def database(project):
 
 
 def test_a_cancelled_task_never_puts_a_byte_into_the_results(project, database):
+    """L13."""
     claim = task(database)
     project.with_(at=lambda point: database.cancel(claim.id) if point == "staged" else None)
     with pytest.raises(LeaseLost):

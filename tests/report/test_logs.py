@@ -62,7 +62,7 @@ def test_a_sample_without_commands_has_no_logs(made):
 
 
 def test_following_loses_and_repeats_nothing(tmp_path):
-    """Also not half a character, and not what is written just before the end."""
+    """L23: also not half a character, and not what is written just before the end."""
     log = tmp_path / "stdout.log"
     content = "reads: ä日本 ok\n".encode() * 50
     log.write_bytes(b"")

@@ -74,7 +74,7 @@ def test_slurm_is_asked_less_often_while_nothing_changes(make_bench):
 
 
 def test_a_lost_answer_of_sbatch_is_found_by_name_and_never_submitted_twice(make_bench):
-    """BUGS 12."""
+    """L12, BUGS 12."""
     bench = make_bench(FakeSlurm(lost_answers=1))
     bench.database.spawn("sample", id="A")
     bench.work(one)
