@@ -34,8 +34,9 @@ check: $(VENV)/tests   ## lint, types, import direction; first shows that the ch
 test: $(VENV)/tests   ## run all tests
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
-survival: $(VENV)/tests   ## kill at random what works on 1,000 samples (make test does it on 150)
+survival: $(VENV)/tests   ## kill at random what works on 1,000 samples, 2,000 tasks (make test: on 150)
 	CANARD_SURVIVAL=1000 $(BIN)/python -m pytest tests/test_survival_many.py $(ARGS)
+	CANARD_BIG=1 $(BIN)/python -m pytest tests/engine/test_served_processes.py $(ARGS)
 
 bench: $(VENV)/tests   ## run the benchmarks (docs/speed.md): figures with their goals; ARGS names some
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -6,13 +6,13 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench import engine, runs, scenarios
+from tests.bench import engine, runs, scenarios, shared
 
 FIGURES = {
     bench.__name__: bench
     for bench in (
         engine.spawning, engine.late_steps, engine.claims_beside_history, engine.conflicts, engine.growth,
-        runs.starting, runs.planning, runs.memory,
+        shared.sharing, shared.asking, runs.starting, runs.planning, runs.memory,
     )
 }
 

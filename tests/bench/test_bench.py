@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import __main__, engine, runs, scenarios
+from tests.bench import __main__, engine, runs, scenarios, shared
 from tests.bench.figures import Figure
 
 SMALL: dict[str, Callable[[Path], Iterator[Figure]]] = {
@@ -16,6 +16,8 @@ SMALL: dict[str, Callable[[Path], Iterator[Figure]]] = {
     "claims_beside_history": lambda folder: engine.claims_beside_history(folder, finished=50),
     "conflicts": lambda folder: engine.conflicts(folder, tasks=4, workers=2),
     "growth": lambda folder: engine.growth(folder, few=2, many=4),
+    "sharing": lambda folder: shared.sharing(folder, tasks=3, workers=(2,)),
+    "asking": lambda folder: shared.asking(folder, rounds=2, many=3),
     "starting": lambda folder: runs.starting(folder, rounds=1),
     "planning": lambda folder: runs.planning(folder, samples=4),
     "memory": lambda folder: runs.memory(folder, few=2, many=4),

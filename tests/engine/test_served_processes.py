@@ -25,7 +25,7 @@ from tests.strangers import free_uri, strangers
 PROGRAM = Path(__file__).with_name("served_program.py")
 ROOT = PROGRAM.parents[2]
 SLOTS, WORKERS = 8, 3
-big = pytest.mark.skipif(not os.environ.get("CANARD_BIG"), reason="takes minutes; CANARD_BIG=1 runs it")
+big = pytest.mark.skipif(not os.environ.get("CANARD_BIG"), reason="takes minutes; make survival runs it")
 
 
 class Site:

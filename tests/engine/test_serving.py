@@ -3,8 +3,29 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.remote import RemoteDatabase
+
+TOKEN = "token-of-the-servers-tests"
+
+
+class Counted(RemoteDatabase):
+    """A connection that notes what it asks."""
+
+    def __init__(self, uri: str, token: str) -> None:
+        self.asked: list[str] = []
+        super().__init__(uri, token)
+
+    def ask(self, question: str, /, **given: Any) -> Any:
+        self.asked.append(question)
+        return super().ask(question, **given)
+
+    def told(self) -> list[str]:
+        """Return what was asked since the last call."""
+        asked, self.asked = self.asked, []
+        return asked
 
 
 def test_serving_begins_beside_a_busy_writer_without_taking_its_results(tmp_path):
@@ -32,3 +53,26 @@ def test_serving_begins_beside_a_busy_writer_without_taking_its_results(tmp_path
         writer.join(60)
         assert problems == []
         assert {database.result(id) for id in ids} == {2}
+
+
+def test_each_thing_is_one_message(tmp_path):
+    """A step, a claim of many, a renewal of many and an end are one question each; a saved step is none."""
+    with Database(tmp_path / "state.duckdb", root=tmp_path) as owner, Counted(owner.serve(token=TOKEN), TOKEN) as db:
+        assert db.told() == ["hello"]
+        db.spawn_many("job", list(range(50)))
+        assert db.told() == ["spawn"]
+        claims = db.claim_many(50, lease_seconds=60)
+        assert len(claims) == 50
+        assert db.told() == ["claim"]
+        assert [claims[0].input, claims[0].step("a", lambda: 1), claims[0].step("b", lambda: 2)] == [0, 1, 2]
+        assert db.told() == ["write", "write"]
+        db.renew(claims)
+        claims[0].release()
+        assert db.told() == ["write", "write"]
+        (again,) = db.claim_many(1)
+        assert db.told() == ["claim"]
+        assert [again.step("a", lambda: 3), again.step("b", lambda: 3)] == [1, 2]
+        assert db.told() == []
+        again.complete()
+        assert db.cancel(claims[1].id)
+        assert db.told() == ["write", "cancel"]
