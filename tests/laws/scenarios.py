@@ -134,6 +134,11 @@ def two(stage: Stage) -> None:
     stage.start("u")
 
 
+def two_late(stage: Stage) -> None:
+    two(stage)
+    stage.clock.advance(29)
+
+
 def jumped(seconds: float) -> Callable[[Stage], None]:
     def before(stage: Stage) -> None:
         stage.start()
@@ -185,7 +190,7 @@ SCENARIOS: dict[str, Scenario] = {
     "sweep": Scenario(exhausted, lambda stage: stage.db.reap()),
     "sweep before a claim": Scenario(exhausted, lambda stage: stage.db.claim()),
     "heartbeat": Scenario(late, lambda stage: stage.claim.heartbeat()),
-    "renew many": Scenario(two, lambda stage: stage.db.renew(stage.claims)),
+    "renew many": Scenario(two_late, lambda stage: stage.db.renew(stage.claims)),
     "step": Scenario(Stage.start, lambda stage: stage.claim.step("a", lambda: {"n": 1})),
     "step that renews first": Scenario(late, lambda stage: stage.claim.step("a", lambda: None)),
     "fenced write": Scenario(Stage.start, lambda stage: stage.claim.write("record_waits", WAIT_ROW), may_repeat=False),
