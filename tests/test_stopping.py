@@ -19,6 +19,7 @@ import pytest
 
 from tests.conftest import wait_until
 from tests.program import LOG, command, environment, start
+from tests.test_survival import TREE, alive
 
 STUBBORN = '''
 from canard_pipe import Pipeline, SampleRow
@@ -32,8 +33,8 @@ pipeline = Pipeline("stubborn", rows=Row, key="sample", limits={"one": 1})
 def one(sample, ctx):
     ctx.step("tree", lambda: ctx.process(["bash", "-c", """
         trap '' TERM HUP INT
-        (trap '' TERM; setsid sleep 101 & sleep 102) &
         [ -e ../../../../../again ] && exit 0
+        (trap '' TERM; setsid sleep 101 & sleep 102) &
         touch ../../../../../running
         while :; do sleep 103; done
     """], limits=["one"]))
@@ -124,3 +125,51 @@ def test_a_launcher_that_is_killed_takes_its_commands_along_and_the_run_goes_on(
     assert not [process for process in before if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     wait_until(lambda: not at_work(folder), 5)
     assert tasks(folder) == {("completed", 0)}
+
+
+def children_of(run: subprocess.Popen[str]) -> dict[str, psutil.Process]:
+    """The launcher and the guard of a run."""
+    lines = {child: " ".join(child.cmdline()) for child in psutil.Process(run.pid).children()}
+    return {name: child for child, line in lines.items() for name in ("launcher.py", "canard-guard") if name in line}
+
+
+def test_a_run_killed_together_with_its_launcher_leaves_nothing(tmp_path):
+    """BUGS 50: as killall does; the guard is a shell."""
+    (tmp_path / "tree.py").write_text(TREE.replace("env -i ", ""))  # without it nothing tells whose it is
+    (tmp_path / "samples.csv").write_text("sample\nA\n")
+    run = start(tmp_path, "run", "tree.py", "samples.csv")
+    wait_until((tmp_path / "running").exists, 20)
+    run.send_signal(signal.SIGSTOP)  # neither may end what the other leaves
+    children = children_of(run)
+    children["launcher.py"].suspend()
+    children["launcher.py"].kill()
+    run.kill()
+    run.wait()
+    wait_until(lambda: not alive(tmp_path), 10.0)
+    wait_until(lambda: not children["canard-guard"].is_running(), 10.0)
+
+
+def test_what_a_run_killed_with_its_launcher_and_guard_left_alive_is_ended_by_the_next_one(tmp_path):
+    """Nobody is there to end it at once; but it never runs beside its own repetition."""
+    (tmp_path / "tree.py").write_text(TREE.replace("env -i ", ""))  # without it nothing tells whose it is
+    (tmp_path / "samples.csv").write_text("sample\nA\n")
+    run = start(tmp_path, "run", "tree.py", "samples.csv")
+    wait_until((tmp_path / "running").exists, 20)
+    for child in children_of(run).values():
+        child.kill()
+    run.kill()
+    run.wait()
+    left = {process.pid for process in psutil.process_iter() if "sleep 103" in " ".join(cmdline(process))}
+    again = start(tmp_path, "run", "tree.py", "samples.csv")
+    wait_until(lambda: list(tmp_path.glob("work/**/tree/attempt-2")), 20)
+    assert not any(psutil.pid_exists(pid) for pid in left)
+    again.kill()
+    again.wait()
+    wait_until(lambda: not alive(tmp_path), 1.0)
+
+
+def cmdline(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

@@ -304,32 +304,6 @@ def test_a_second_terminal_sees_a_going_run_and_a_second_run_is_refused(tmp_path
     assert canard(tmp_path, "status").stdout.count("cancelled") >= 2
 
 
-def test_what_a_run_killed_with_its_launcher_left_alive_is_ended_by_the_next_one(tmp_path):
-    """Nobody is there to end it at once; but it never runs beside its own repetition."""
-    (tmp_path / "tree.py").write_text(TREE.replace("env -i ", ""))  # without it nothing tells whose it is
-    (tmp_path / "samples.csv").write_text("sample\nA\n")
-    run = start(tmp_path, "run", "tree.py", "samples.csv")
-    wait_until((tmp_path / "running").exists, 20)
-    (launcher,) = [child for child in psutil.Process(run.pid).children() if "launcher.py" in " ".join(child.cmdline())]
-    launcher.kill()
-    run.kill()
-    run.wait()
-    left = {process.pid for process in psutil.process_iter() if "sleep 103" in " ".join(cmdline(process))}
-    again = start(tmp_path, "run", "tree.py", "samples.csv")
-    wait_until(lambda: list(tmp_path.glob("work/**/tree/attempt-2")), 20)
-    assert not any(psutil.pid_exists(pid) for pid in left)
-    again.kill()
-    again.wait()
-    wait_until(lambda: not alive(tmp_path), 1.0)
-
-
-def cmdline(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
-
-
 ENDLESS = """
 from canard_pipe import Pipeline, SampleRow
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import psutil
 
 _PROGRAM = Path(__file__).with_name("launcher.py")
+_WAIT = 'trap "" HUP INT TERM; read -r word; [ "$word" = done ] || exec "$1" -I -c "$2"'
 
 
 class LauncherProcess:
@@ -81,6 +83,33 @@ class LauncherProcess:
         with self._complaints as file:
             file.seek(0)
             return file.read().decode(errors="replace").strip()
+
+
+class Guard:
+    """A process that waits until neither the run nor its launcher is alive, and then ends what they have left.
+
+    Each of the two ends the other's commands, but somebody may kill both, as ``killall -9 python3`` does: so it is a
+    shell that waits. Both hold ``writing``, the end of a pipe; what closes it last is the end of both.
+    """
+
+    def __init__(self, run_token: str) -> None:
+        reading, self.writing = os.pipe()
+        program = (
+            f"import sys; sys.path.insert(0, {str(_PROGRAM.parents[2])!r}); "
+            f"from {__name__} import end_processes_of_run; end_processes_of_run({run_token!r})"
+        )
+        with open(reading, "rb") as source:  # noqa: PTH123 - a descriptor
+            self._process = subprocess.Popen(
+                ["/bin/sh", "-c", _WAIT, "canard-guard", sys.executable, program], stdin=source,
+                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True,
+            )  # fmt: skip
+
+    def dismiss(self) -> None:
+        """All is over and nothing is left: let it go, whoever still holds the pipe."""
+        with contextlib.suppress(OSError):
+            os.write(self.writing, b"done\n")
+        os.close(self.writing)
+        self._process.wait()
 
 
 def end_processes_of_run(run_token: str, *, patience_seconds: float = 10.0) -> int:

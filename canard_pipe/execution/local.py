@@ -16,7 +16,7 @@ from typing import Any
 from canard_pipe.engine.clock import Clock, SystemClock
 from canard_pipe.errors import LeaseLost, TaskReleased
 from canard_pipe.execution import environment, record
-from canard_pipe.execution.channel import LauncherProcess, end_processes_of_run, run_enders
+from canard_pipe.execution.channel import Guard, LauncherProcess, end_processes_of_run, run_enders
 from canard_pipe.execution.command import Command
 from canard_pipe.execution.executor import Job, Leaseholder, RunningCommand
 from canard_pipe.execution.heartbeats import Heartbeats, Renew, renew_in_their_databases
@@ -96,6 +96,7 @@ class LocalExecutor:
         self._starting = threading.Lock()  # taken first: nothing starts while a dead one's rest is ended
         self._admitted: set[_Admitted] = set()
         self._launcher: LauncherProcess | None = None
+        self._guard: Guard | None = None
         self._stopping = self._closing = False
         self._selector = selectors.DefaultSelector()
         self._wake_read, self._wake_write = os.pipe()
@@ -104,6 +105,7 @@ class LocalExecutor:
     def __enter__(self) -> LocalExecutor:
         os.set_blocking(self._wake_read, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
+        self._guard = Guard(self.run_token)
         with self._lock:
             self._start_launcher()  # it gets ready while the first claims are made
         self._heartbeats.start()
@@ -131,6 +133,8 @@ class LocalExecutor:
             launcher.kill()
             self._thread.join()
             end_processes_of_run(self.run_token)
+        if self._guard is not None:
+            self._guard.dismiss()
         self._heartbeats.close()
         self._selector.close()
         os.close(self._wake_read)
@@ -237,7 +241,8 @@ class LocalExecutor:
     # -- the supervisor's thread --------------------------------------------------------------------------------
 
     def _start_launcher(self) -> LauncherProcess:
-        self._launcher = LauncherProcess(self._keep_open())
+        guard = () if self._guard is None else (self._guard.writing,)
+        self._launcher = LauncherProcess((*self._keep_open(), *guard))
         self._selector.register(self._launcher, selectors.EVENT_READ)
         self._wake()
         return self._launcher

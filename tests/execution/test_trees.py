@@ -101,7 +101,8 @@ def test_fork_of_the_run_does_not_keep_the_launcher(start_run):
 
 def test_lock_of_the_owner_is_free_only_when_the_launcher_is_gone(start_run, tmp_path):
     run = start_run("shells", "7320", 5)
-    (launcher,) = (child.pid for child in psutil.Process(run.pid).children())
+    children = psutil.Process(run.pid).children()
+    (launcher,) = (child.pid for child in children if "launcher.py" in " ".join(child.cmdline()))
     os.kill(launcher, signal.SIGSTOP)
     run.kill()
     run.wait()
