@@ -6,6 +6,7 @@ and with a function that executes it, so that a failure can be put before or aft
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from canard_pipe.engine import conflicts, statements
 from canard_pipe.engine.literals import render
 from canard_pipe.errors import ConflictError, ConnectionClosed, StorageError
 
+_DAMAGED = re.compile("not a valid DuckDB database file|Corrupt database file|Could not read enough bytes|checksum")
 Rows = list[tuple[Any, ...]]
 Intercept = Callable[[str, Callable[[], Rows]], Rows]
 
@@ -64,7 +66,7 @@ class Store:
                     ":memory:" if path is None else str(path), read_only=read_only, config=config
                 )
         except duckdb.Error as error:
-            raise StorageError(f"cannot open {path}: {error}", operation="open") from error
+            raise StorageError(f"cannot open {path}: {error}{_way_out(error)}", operation="open") from error
         self._writing = _Connection(self.connection)
         self.write_lock = threading.RLock()
 
@@ -210,3 +212,9 @@ class _Connection:
 
 def _fetched(cursor: duckdb.DuckDBPyConnection) -> Rows:
     return cursor.fetchall() if cursor.description else []
+
+
+def _way_out(error: duckdb.Error) -> str:
+    if not _DAMAGED.search(str(error)):
+        return ""
+    return "\nThe file is damaged. Put back a backup, or move it and what lies beside it away and begin anew."

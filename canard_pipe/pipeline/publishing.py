@@ -214,7 +214,7 @@ class Publisher:
             if output is not None and self._is_done(claim, output, sources[name], step):
                 continue
             refuse_place(self.results, target)
-            refuse_changed(target, target.below(self.results), output, keep_alive)
+            refuse_changed(target, target.below(self.results), sources[name], output, keep_alive)
             accept_id = AcceptId(claim.seq, claim.attempt, step, self.unique())
             items.append(_Item(sources[name], target, accept_id, folder / str(accept_id), output))
         return items
@@ -358,11 +358,16 @@ class Publisher:
     def _place_one(self, claim: Claim, item: _StagedItem, keep_alive: KeepAlive) -> None:
         staged = item.staged
         target = item.target.below(self.results)
-        placed = placing.place(
-            staged.path, target, replace=item.replaces is not None, at=self.at,
-            is_new=lambda: os.lstat(staged.path).st_ino == staged.inode,
-        )
-        if placed:
+        try:
+            if placing.place(
+                staged.path, target, replace=item.replaces is not None, at=self.at,
+                is_new=lambda: os.lstat(staged.path).st_ino == staged.inode,
+            ):
+                return
+        except FileExistsError:
+            if item.replaces is not None or not settling.holds(target, staged.content, keep_alive):
+                raise
+            discard(staged.path)  # what lies there is the same
             return
         # Another process finishes this record: what counts is that the target holds what was accepted.
         output = outputs.known(claim.database, [item.target.key]).get(item.target.key)

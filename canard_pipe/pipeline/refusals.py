@@ -84,14 +84,19 @@ def refuse_place(results: Path, target: Target) -> None:
         raise explained(OSError(number, os.strerror(number), str(existing)), target.text, "publish", results)
 
 
-def refuse_changed(target: Target, path: Path, output: Output | None, keep_alive: KeepAlive) -> None:
-    """Refuse to replace what we did not put there: a foreign file, or a result that was changed afterwards."""
+def refuse_changed(target: Target, path: Path, source: Path, output: Output | None, keep_alive: KeepAlive) -> None:
+    """Refuse to replace what we did not put there: a foreign file, or a result that was changed afterwards.
+
+    A foreign file that holds what ``source`` holds is no loss: so a state that was lost can be made anew.
+    """
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
         return
     what = "a symbolic link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "a file"
     if output is None:
+        if _equal(path, source, keep_alive):
+            return
         raise PublishError(
             f"{path} is there already: {what} that canard-pipe has not put there; move it away, then retry",
             target.text,
@@ -105,6 +110,11 @@ def refuse_changed(target: Target, path: Path, output: Output | None, keep_alive
             f"{path} was changed after canard-pipe had published it and would be replaced; move it away, then retry",
             target.text,
         )
+
+
+def _equal(path: Path, source: Path, keep_alive: KeepAlive) -> bool:
+    one, other = glance(path), glance(source)
+    return (one.kind, one.size) == (other.kind, other.size) and measure(path, keep_alive) == measure(source, keep_alive)
 
 
 def _name(output: Output) -> str:

@@ -26,13 +26,14 @@ from canard_pipe.execution.executor import Executor
 from canard_pipe.execution.local import LocalExecutor
 from canard_pipe.execution.resources import Budget, machine_cpus, machine_memory
 from canard_pipe.pipeline import cleaning, cohorts, maintenance, outlook, planning, retrying, snapshot
-from canard_pipe.pipeline.access import open_view
+from canard_pipe.pipeline.access import FILE, open_view
 from canard_pipe.pipeline.checker import Checker
 from canard_pipe.pipeline.context import RunSetting, context_factory, handlers
 from canard_pipe.pipeline.gate import Gate
 from canard_pipe.pipeline.items import stored_types
 from canard_pipe.pipeline.naming import named
 from canard_pipe.pipeline.observer import Guarded, Observer
+from canard_pipe.pipeline.opening import open_state
 from canard_pipe.pipeline.overrides import Override, Overrides
 from canard_pipe.pipeline.policy import FailurePolicy
 from canard_pipe.pipeline.prepare import Prepared, param_values, prepare
@@ -81,18 +82,6 @@ def check_pipeline(
     return prepare(pipeline_file, sheet_file, params, folder=Path.cwd(), sheet=sheet)
 
 
-def open_state(state: Path, launch: Path, **options: Any) -> Database:
-    """Open the state as its owner, making it if it is not there. Raises StateHeld after 5 s of waiting."""
-    state.mkdir(parents=True, exist_ok=True)
-    return Database(
-        state / "state.duckdb",
-        root=launch,
-        lock=state / "owner.lock",
-        supervised=lambda: snapshot.supervised(state / "status.json"),
-        **options,
-    )
-
-
 def _run(options: RunOptions, shown: Observer, retry: Retry | None) -> RunReport:
     observer = Guarded(shown)
     prepared = prepare(
@@ -121,7 +110,7 @@ def _dry_run(
     types = stored_types(prepared.loaded.pipeline)
     with contextlib.ExitStack() as stack:
         reading: planning.Reading
-        if (options.state / "state.duckdb").exists():
+        if (options.state / FILE).exists():
             view = stack.enter_context(open_view(options.state, options.launch))
             reading = outlook.FromOutside(view, Codec(options.launch, types))
         else:

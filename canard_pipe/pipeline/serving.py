@@ -10,7 +10,7 @@ from pathlib import Path
 from canard_pipe.engine.database import Database
 from canard_pipe.errors import CanardError, StorageError
 from canard_pipe.pipeline import cohorts, requests, snapshot
-from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.opening import open_state
 
 POLL_SECONDS = 0.5
 SNAPSHOT_SECONDS = 2.0

@@ -9,7 +9,7 @@ from typing import Any
 
 from canard_pipe.errors import InputError
 from canard_pipe.pipeline import cleaning, requests, retrying
-from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.opening import open_state
 from canard_pipe.pipeline.scheduling import see_jobs_out
 from canard_pipe.pipeline.stored_run import stored_slurm
 

@@ -258,3 +258,22 @@ def test_the_exit_status_is_about_the_samples_even_if_nobody_can_read(tmp_path, 
     )
     assert (ended.returncode, "Traceback" in ended.stderr) == (0, False)
     assert list((tmp_path / "results" / "A").iterdir())
+
+
+def test_a_state_that_has_lost_its_database_is_not_begun_anew_in_silence(tmp_path):
+    """BUGS 22: the way out is named, and along it the results that are there are taken over."""
+    lay_out(tmp_path, A="good")
+    again = ("run", "pipe.py", "s.csv", "--param", "seconds=0")
+    assert canard(tmp_path, *again).returncode == 0
+    file = tmp_path / ".canard" / "state.duckdb"
+    os.truncate(file, 5000)
+    damaged = canard(tmp_path, *again)
+    assert (damaged.returncode, "Put back a backup" in damaged.stderr) == (3, True)
+    assert file.stat().st_size == 5000
+    file.unlink()
+    lost = canard(tmp_path, *again)
+    assert (lost.returncode, "has lost its database" in lost.stderr) == (2, True)
+    assert not file.exists()
+    (tmp_path / ".canard").rename(tmp_path / "aside")
+    shown = canard(tmp_path, *again)
+    assert shown.returncode == 0, shown.stdout + shown.stderr

@@ -13,14 +13,14 @@ import pytest
 
 from canard_pipe.errors import InputError, StateHeld, StorageError
 from canard_pipe.pipeline.access import ask, living_owner, open_view
-from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.opening import open_state
 from tests.conftest import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 OWNER = """
 import sys, time, json
 from pathlib import Path
-from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.opening import open_state
 state = Path(sys.argv[1])
 with open_state(state, state.parent) as database:
     database.spawn("call", None, id="it's one")

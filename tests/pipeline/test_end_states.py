@@ -119,7 +119,7 @@ def test_a_second_run_ends_each_row_in_a_named_state(project, before, after, opt
 
 def test_a_cancelled_sample_holds_the_cohort_back_and_gives_1(project):
     from canard_pipe.pipeline import retrying
-    from canard_pipe.pipeline.run import open_state
+    from canard_pipe.pipeline.opening import open_state
 
     run(project, {"A": "work", "B": "stop"})
     with open_state(project.folder / ".canard", project.folder) as database:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.opening import open_state
 
 STEPS = """
 class Row(SampleRow):

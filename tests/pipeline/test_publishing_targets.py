@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 
 import pytest
@@ -159,6 +160,23 @@ def test_a_file_of_somebody_else_is_never_overwritten(project, database):
     foreign.unlink()
     project.publish(claim, {"x.txt": project.made("1")}, step="again")
     assert project.result_files() == {"S/x.txt": "made\n"}
+
+
+@pytest.mark.parametrize("folder", [False, True], ids=["file", "folder"])
+def test_what_lies_there_already_and_is_the_same_is_taken_over(project, database, folder):
+    """BUGS 22: after the state was lost, the same line makes it anew beside the results that it had published."""
+    made = project.made("1")
+    if folder:
+        (made.parent / "d").mkdir()
+        made = made.rename(made.parent / "d" / "x.txt").parent
+    name = "d" if folder else "x.txt"
+    there = project.results / "S" / name
+    there.parent.mkdir(parents=True)
+    shutil.copytree(made, there) if folder else shutil.copy(made, there)
+    project.publish(task(database), {name: made})
+    assert [row[0] for row in database.store.sql("SELECT state FROM canard_absurd.outputs")[1]] == ["published"]
+    assert project.result_files() == {f"S/{name}/x.txt" if folder else "S/x.txt": "made\n"}
+    assert project.staging_files() == []
 
 
 def test_a_file_that_appears_at_the_last_moment_is_not_overwritten(project, database):

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from canard_pipe.errors import InputError
-from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.opening import open_state
 from tests.pipeline.conftest import Recorder, waiting_only
 from tests.pipeline.test_run import COHORT, ONCE, PLAIN, READS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.opening import open_state
 from tests.cli.pipelines import canard, start
 from tests.conftest import wait_until
 from tests.execution.conftest import alive_with

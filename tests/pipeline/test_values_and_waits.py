@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from canard_pipe.errors import PipelineFileError
-from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.opening import open_state
 
 MODELS = """
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ from typing import Any
 
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.database import Database
-from canard_pipe.pipeline.run import open_state
+from canard_pipe.pipeline.opening import open_state
 
 PIPELINE = "germline"
 
