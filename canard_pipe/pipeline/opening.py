@@ -20,8 +20,9 @@ def open_state(state: Path, launch: Path, **options: Any) -> Database:
     file = state / FILE
     if not file.exists() and (state / SNAPSHOT).exists():
         raise InputError(
-            f"the state {state} has lost its database: there was a run here, and {file.name} is gone. Put it "
-            f"back, from a backup for example, or move {state} away and begin anew: results that come out the same are taken over"
+            f"the state {state} has lost its database: there was a run here, and {file.name} is gone. Put it back, "
+            f"from a backup for example, or move {state} away and begin anew: results that come out the same are "
+            "taken over"
         )
     return Database(
         file,
