@@ -27,6 +27,56 @@ from canard_pipe.report.wording import (
 NowUs = Callable[[], int]
 MOST_RUNNING = 12
 MOST_FAILURES = 5
+MOST_STEPS = 8
+
+
+class Progress:
+    """How far a run is: the steps saved in it, and how long the rest may take. Safe for several threads.
+
+    ``begun_us`` is when the run began.
+    """
+
+    def __init__(self, begun_us: int) -> None:
+        self._begun_us = begun_us
+        self._lock = threading.Lock()
+        self._saved: dict[str, int] = {}
+        self._ended_at_begin: int | None = None
+
+    def saved(self, step: str) -> None:
+        """Count a step that was saved."""
+        with self._lock:
+            self._saved[step] = self._saved.get(step, 0) + 1
+
+    def seen(self, counts: dict[str, int]) -> None:
+        """Take in the counts of samples by state; the first ones are those that the run has found."""
+        with self._lock:
+            if self._ended_at_begin is None:
+                self._ended_at_begin = _finished(counts)
+
+    def left(self, counts: dict[str, int], now_us: int) -> str:
+        """Say how long the rest takes if it goes on like this; empty while that cannot be told."""
+        made = _finished(counts) - (self._ended_at_begin or 0)
+        rest = sum(counts.values()) - _finished(counts)
+        if made <= 0 or rest <= 0:
+            return ""
+        return f"about {duration((now_us - self._begun_us) / 1e6 / made * rest)} left"
+
+    def steps_line(self, running: Sequence[dict[str, Any]]) -> str:
+        """Say of each step how often it was saved in this run, and how many commands of it are at work or wait."""
+        with self._lock:
+            saved = dict(self._saved)
+        at_work: dict[str, int] = {}
+        for item in running:
+            if item.get("step"):
+                at_work[str(item["step"])] = at_work.get(str(item["step"]), 0) + 1
+        names = list(dict.fromkeys([*saved, *at_work]))
+        parts = []
+        for name in names[:MOST_STEPS]:
+            figures = [f"{saved[name]} saved"] if name in saved else []
+            figures += [f"{at_work[name]} at work"] if name in at_work else []
+            parts.append(f"{visible(name)} {', '.join(figures)}")
+        more = f" · and {len(names) - MOST_STEPS} more" if len(names) > MOST_STEPS else ""
+        return f"steps: {' · '.join(parts)}{more}" if parts else ""
 
 
 class PlainLines:
@@ -40,12 +90,14 @@ class PlainLines:
         self._summary_us = round(summary_seconds * 1e6)
         self._last_summary_us = now_us()
         self._lock = threading.Lock()
+        self._progress = Progress(now_us())
 
     def planned(self, lines: Sequence[str]) -> None:
         for line in lines:
             self._line(visible(line))
 
     def step(self, kind: str, sample: str, step: str) -> None:
+        self._progress.saved(step)
         self._line(f"{_name(kind, sample)}: step {visible(step)} is saved")
 
     def ended(self, kind: str, sample: str, state: str, detail: str) -> None:
@@ -53,14 +105,16 @@ class PlainLines:
 
     def snapshot(self, state: dict[str, Any]) -> None:
         now_us = self._now_us()
+        counts = state.get("counts") or {}
+        self._progress.seen(counts)
         if now_us - self._last_summary_us >= self._summary_us and not state.get("finished"):
             self._last_summary_us = now_us
             running = state.get("running") or []
             what = ", ".join(f"{visible(str(item.get('sample')))} {item.get('step')}" for item in running[:4])
             more = f" and {len(running) - 4} more" if len(running) > 4 else ""
-            self._line(
-                f"so far: {states_in_words(state.get('counts') or {})}" + (f"; now {what}{more}" if what else "")
-            )
+            parts = [states_in_words(counts), self._progress.steps_line(running), f"now {what}{more}" if what else "",
+                     self._progress.left(counts, now_us)]  # fmt: skip
+            self._line(f"so far: {'; '.join(part for part in parts if part)}")
 
     def note(self, text: str) -> None:
         self._line(visible(text))
@@ -88,7 +142,7 @@ class LiveView:
         self._state: dict[str, Any] = {}
         self._failures: deque[str] = deque(maxlen=MOST_FAILURES)
         self._begun_us = now_us()
-        self._done_at_begin: int | None = None
+        self._progress = Progress(now_us())
         self._live = Live(
             console=console,
             get_renderable=self._picture,
@@ -102,8 +156,8 @@ class LiveView:
         for line in lines:
             self._console.print(Text(visible(line)))
 
-    def step(self, kind: str, sample: str, step: str) -> None:
-        pass
+    def step(self, kind: str, sample: str, step: str) -> None:  # noqa: ARG002 - those of Observer
+        self._progress.saved(step)
 
     def ended(self, kind: str, sample: str, state: str, detail: str) -> None:
         line = ended_line(kind, sample, state, detail)
@@ -116,8 +170,7 @@ class LiveView:
     def snapshot(self, state: dict[str, Any]) -> None:
         with self._lock:
             self._state = state
-            if self._done_at_begin is None:
-                self._done_at_begin = _finished(state.get("counts") or {})
+        self._progress.seen(state.get("counts") or {})
 
     def note(self, text: str) -> None:
         self._console.print(Text(visible(text), style="yellow"))
@@ -132,30 +185,27 @@ class LiveView:
     def _picture(self) -> Group:
         with self._lock:
             state, failures = self._state, list(self._failures)
-        now_us = self._now_us()
-        return picture(state, failures, now_us, self._begun_us, self._done_at_begin or 0)
+        return picture(state, failures, self._now_us(), self._begun_us, self._progress)
 
 
-def picture(state: dict[str, Any], failures: Sequence[str], now_us: int, begun_us: int, done_at_begin: int) -> Group:
+def picture(
+    state: dict[str, Any], failures: Sequence[str], now_us: int, begun_us: int, progress: Progress
+) -> Group:
     """Draw one picture of the live view from the content of status.json."""
     counts = state.get("counts") or {}
-    total = sum(counts.values())
-    finished = _finished(counts)
     elapsed = (now_us - begun_us) / 1e6
     head = f"{state.get('pipeline', 'starting')}  {duration(elapsed)}  {states_in_words(counts) if counts else ''}"
-    left = total - finished
-    made = finished - done_at_begin
-    if made > 0 and left > 0:
-        head += f"  about {duration(elapsed / made * left)} left"
+    left = progress.left(counts, now_us)
+    head += f"  {left}" if left else ""
     parts: list[Any] = [Text(head, style="bold")]
+    steps = progress.steps_line(state.get("running") or [])
+    if steps:
+        parts.append(Text(steps, style="dim", no_wrap=True, overflow="ellipsis"))
     running = sorted(state.get("running") or [], key=lambda item: item.get("state") != "running")
     if running:
         parts.append(_running_table(running, now_us))
         if len(running) > MOST_RUNNING:
             parts.append(Text(f"and {len(running) - MOST_RUNNING} more commands", style="dim"))
-    steps = _steps_line(running)
-    if steps:
-        parts.append(Text(steps, style="dim"))
     parts += [Text(line, style="red", no_wrap=True, overflow="ellipsis") for line in failures]
     return Group(*parts)
 
@@ -193,16 +243,6 @@ def _since(item: dict[str, Any], started: int | None, now_us: int) -> str:
         return "waits"  # for its share of cpus and memory
     since = "" if started is None else duration((now_us - started) / 1e6)
     return f"queued {since}" if item.get("state") == "queued" else since
-
-
-def _steps_line(running: Sequence[dict[str, Any]]) -> str:
-    by_step: dict[str, int] = {}
-    for item in running:
-        step = visible(str(item.get("step") or ""))
-        by_step[step] = by_step.get(step, 0) + 1
-    if len(running) <= MOST_RUNNING:
-        return ""
-    return "running by step: " + ", ".join(f"{count} {step}" for step, count in by_step.items())
 
 
 def _finished(counts: dict[str, int]) -> int:

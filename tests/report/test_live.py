@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from canard_pipe.report.live import LiveView, PlainLines, picture
+from canard_pipe.report.live import LiveView, PlainLines, Progress, picture
 from canard_pipe.report.summary import summary_lines
 
 NOW_US = 1_800_000_000_000_000
@@ -24,6 +24,16 @@ def plain(**options):
     written: list[str] = []
     clock = [NOW_US]
     return written, clock, PlainLines(written.append, lambda: clock[0], **options)
+
+
+def progress(ended, seconds=0, **saved):
+    """A run that found so many samples at their end, ``seconds`` ago, and has saved steps since."""
+    made = Progress(NOW_US - seconds * 1_000_000)
+    made.seen({"done": ended})
+    for step, count in saved.items():
+        for _ in range(count):
+            made.saved(step)
+    return made
 
 
 def drawn(renderable, width=100):
@@ -54,11 +64,13 @@ def test_in_a_log_file_the_counts_are_told_now_and_then():
     clock[0] += 61_000_000
     view.snapshot(SNAPSHOT)
     view.snapshot(SNAPSHOT)
-    assert [line[21:] for line in written] == ["so far: 2 running, 6 waiting, 2 done; now A align, B call"]
+    assert [line[21:] for line in written] == [
+        "so far: 2 running, 6 waiting, 2 done; steps: align 1 at work · call 1 at work; now A align, B call"
+    ]
 
 
 def test_the_picture_has_counts_commands_time_memory_failures_and_time_left():
-    text = drawn(picture(SNAPSHOT, ["C: failed: exit code 1"], NOW_US, NOW_US - 100_000_000, 0))
+    text = drawn(picture(SNAPSHOT, ["C: failed: exit code 1"], NOW_US, NOW_US - 100_000_000, progress(0, 100)))
     assert "germline  1 min 40 s  2 running, 6 waiting, 2 done  about 6 min 40 s left" in text
     assert "1 min 15 s" in text
     assert "3 GiB" in text
@@ -66,14 +78,33 @@ def test_the_picture_has_counts_commands_time_memory_failures_and_time_left():
     assert "C: failed: exit code 1" in text
 
 
+def test_steps_are_counted_saved_and_at_work():
+    text = drawn(picture(SNAPSHOT, [], NOW_US, NOW_US, progress(0, align=2, call=1)))
+    assert "steps: align 2 saved, 1 at work · call 1 saved, 1 at work" in text
+    many = progress(0, **{f"s{number}": 1 for number in range(11)})
+    assert many.steps_line([]).endswith("s7 1 saved · and 3 more")
+
+
+def test_the_summary_of_a_log_file_has_steps_and_the_time_left():
+    written, clock, view = plain(summary_seconds=60)
+    view.step("sample", "A", "align")
+    view.snapshot({"counts": {"waiting": 10}})
+    clock[0] += 100_000_000
+    view.snapshot(SNAPSHOT)
+    assert written[-1].endswith(
+        "so far: 2 running, 6 waiting, 2 done; steps: align 1 saved, 1 at work · call 1 at work; now A align, B call; "
+        "about 6 min 40 s left"
+    )
+
+
 def test_the_time_left_counts_no_rows_that_this_run_leaves_alone():
     counts = {"done": 2, "running": 2, "retired": 50, "changed": 10, "blocked": 8}
-    text = drawn(picture({"pipeline": "p", "counts": counts}, [], NOW_US, NOW_US - 100_000_000, 68))
+    text = drawn(picture({"pipeline": "p", "counts": counts}, [], NOW_US, NOW_US - 100_000_000, progress(68, 100)))
     assert "about 1 min 40 s left" in text
 
 
 def test_the_picture_fits_a_narrow_terminal_and_never_wraps_a_command():
-    lines = drawn(picture(SNAPSHOT, [], NOW_US, NOW_US, 0), width=60).splitlines()
+    lines = drawn(picture(SNAPSHOT, [], NOW_US, NOW_US, progress(0)), width=60).splitlines()
     assert max(map(len, lines)) <= 60
     assert sum("bwa mem" in line for line in lines) == 1
     assert any(line.startswith("A  ") and "align" in line for line in lines)
@@ -81,9 +112,10 @@ def test_the_picture_fits_a_narrow_terminal_and_never_wraps_a_command():
 
 def test_many_running_commands_are_summed_up():
     running = [{"sample": f"S{n}", "step": "align", "command": "x", "started_at": NOW_US} for n in range(30)]
-    text = drawn(picture({"pipeline": "p", "counts": {"running": 30}, "running": running}, [], NOW_US, NOW_US, 0))
+    state = {"pipeline": "p", "counts": {"running": 30}, "running": running}
+    text = drawn(picture(state, [], NOW_US, NOW_US, progress(0)))
     assert "and 18 more commands" in text
-    assert "30 align" in text
+    assert "align 30 at work" in text
 
 
 def test_the_live_view_prints_ends_above_the_picture_and_goes_away():
