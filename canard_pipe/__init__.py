@@ -20,6 +20,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from canard_pipe.engine.attempt import Outcome, run
     from canard_pipe.engine.retry_policy import RetryPolicy
     from canard_pipe.errors import (
         BudgetError,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         ConnectionClosed,
         ExtensionError,
         FailureRecordingError,
+        HandlerExit,
         InputError,
         InputFileError,
         LeaseLost,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         ResultUnavailable,
         SampleSkipped,
         SchemaError,
+        SettingsError,
         SheetError,
         SpawnConflict,
         StateHeld,
@@ -69,6 +72,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "open": "canard_pipe.pipeline.api",
     "work": "canard_pipe.pipeline.api",
+    "run": "canard_pipe.engine.attempt",
+    "Outcome": "canard_pipe.engine.attempt",
     "connect": "canard_pipe.pipeline.api",
     "serve": "canard_pipe.pipeline.api",
     "Pipeline": "canard_pipe.pipeline.definition",
@@ -84,11 +89,12 @@ _HOMES = {
 __all__ = [
     "BudgetError", "CanardError", "CloseError", "CommandError", "CommandFailed", "CommandNotStarted",
     "CommandTimeout", "ConflictError", "ConnectionClosed", "Escalate", "ExtensionError", "FailureRecordingError",
-    "FileCheck", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError", "MapFailed",
-    "OutputError", "OwnerUnreachable", "ParameterError", "Pipeline", "PipelineFileError", "ProtocolError",
-    "PublishError", "ReplayError", "RestoreError", "ResultUnavailable", "RetryPolicy", "SampleRow", "SampleSkipped",
-    "SchemaError", "SheetError", "SpawnConflict", "StateHeld", "StorageError", "TaskReleased", "TaskSuspended", "Tries",
-    "ValueEncodeError", "__version__", "connect", "serve", "work",
+    "FileCheck", "HandlerExit", "InputError", "InputFile", "InputFileError", "LeaseLost", "MaintenanceError",
+    "MapFailed", "Outcome", "OutputError", "OwnerUnreachable", "ParameterError", "Pipeline", "PipelineFileError",
+    "ProtocolError", "PublishError", "ReplayError", "RestoreError", "ResultUnavailable", "RetryPolicy",
+    "SampleRow", "SampleSkipped", "SchemaError", "SettingsError", "SheetError", "SpawnConflict", "StateHeld",
+    "StorageError", "TaskReleased", "TaskSuspended", "Tries", "ValueEncodeError", "__version__", "connect", "run",
+    "serve", "work",
 ]  # fmt: skip
 
 

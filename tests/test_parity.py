@@ -7,9 +7,12 @@ import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
+
+import canard_pipe
+from canard_pipe.execution.context import CommandContext
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = ROOT.parent / "shared" / "design" / "SEMANTICS.md"  # where the rules come from; beside some checkouts only
@@ -72,6 +75,25 @@ def test_every_rule_has_one_row_in_order():
 def test_what_each_row_names_is_there_and_its_test_names_the_rule():
     assert len(ROWS) > len(IDS)
     assert [fault for row in ROWS for fault in faults_of(row)] == []
+
+
+def test_each_of_the_22_functions_can_be_called():
+    """F1 to F22, by the names that the table gives them."""
+    with canard_pipe.open() as db:
+        db.spawn("job")
+        claim = db.claim()
+        assert claim is not None
+        found: list[Any] = [
+            canard_pipe.open, canard_pipe.serve, canard_pipe.connect, db.close, db.runtime, db.spawn, db.claim,
+            db.inspect, db.tasks, db.result, claim.heartbeat, claim.complete, claim.fail, db.cancel, claim.step,
+            claim.sleep, canard_pipe.run, canard_pipe.work, cast("CommandContext", claim).process, db.coordinator.start,
+            db.coordinator.status, db.coordinator.stop,
+        ]
+    assert len(found) == 22
+    assert all(callable(function) for function in found)
+    names = [function.__name__ for function in found]
+    texts = [row.text for row in ROWS if row.id.startswith("F")][:22]
+    assert [name for name, text in zip(names, texts, strict=True) if name not in re.sub(r"opening", "open", text)] == []
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from canard_pipe.engine import worker
+from canard_pipe.engine import arguments, worker
 from canard_pipe.engine.attempt import Handler
 from canard_pipe.engine.claim import Claim, Grant
 from canard_pipe.engine.clock import Clock, SystemClock
@@ -127,6 +127,7 @@ def open(
     clock: Clock | None = None,
     wait_seconds: float = 5.0,
     types: Iterable[type] = (),
+    conflict_retries: int = 8,
 ) -> CommandDatabase:
     """Open or create a database of durable tasks and return it; use it as a context manager (F1).
 
@@ -135,8 +136,10 @@ def open(
     default what the machine has. ``limits`` are named ones, such as ``{"ftp": 2}``. Waits at most ``wait_seconds`` for
     another owner of the file.
     ``types`` are dataclasses and pydantic models whose instances can be inputs, results and values of steps.
-    Raises StateHeld, SchemaError, StorageError.
+    What loses against another transaction is repeated ``conflict_retries`` times, never code of a handler (G7).
+    Raises InputError, StateHeld, SchemaError, StorageError.
     """
+    arguments.whole("conflict_retries", conflict_retries, 0, 1000)
     in_memory = os.fspath(path) == ":memory:"
     file = None if in_memory else _absolute(path)
     root = Path.cwd() if file is None else file.parent
@@ -150,6 +153,7 @@ def open(
         clock=clock,
         wait_seconds=wait_seconds,
         types=types,
+        conflict_retries=conflict_retries,
     )
 
 
