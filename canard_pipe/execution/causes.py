@@ -21,6 +21,7 @@ Nothing here knows an executor: all of it follows from the record and the folder
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
@@ -84,6 +85,25 @@ def no_space_left(folder: Path, least_bytes: int = _LEAST_FREE_BYTES) -> str | N
     if disk.f_files and disk.f_favail == 0:
         return "no more files can be made there"
     return None
+
+
+def ended_on_a_full_disk(folder: Path) -> bool:
+    """Tell whether a command that has just ended with 0 may have met the end of the disk: next to nothing is free.
+
+    Some file systems tell nonsense about what is free, so it is tried as well.
+    """
+    if no_space_left(folder, NEXT_TO_NOTHING_BYTES) is None:
+        return False
+    probe = folder / "tmp.probe"
+    try:
+        with probe.open("xb", buffering=0) as file:
+            file.write(os.urandom(NEXT_TO_NOTHING_BYTES))
+            os.fsync(file.fileno())
+            return file.tell() < NEXT_TO_NOTHING_BYTES
+    except OSError as error:
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def says_no_space(folder: Path) -> bool:

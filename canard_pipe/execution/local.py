@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -105,7 +106,8 @@ class LocalExecutor:
     def __enter__(self) -> LocalExecutor:
         os.set_blocking(self._wake_read, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ)
-        self._guard = Guard(self.run_token)
+        with contextlib.suppress(OSError):  # a system without a shell: then the next run ends what is left
+            self._guard = Guard(self.run_token)
         with self._lock:
             self._start_launcher()  # it gets ready while the first claims are made
         self._heartbeats.start()

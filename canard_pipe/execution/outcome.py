@@ -209,7 +209,7 @@ class CommandRun:
         problems = self._context.output_problems(attempt.folder, self._command.outputs, new=new)
         if new and record.job_id is not None and not problems:  # waited for in vain, and another try may do the same
             problems = record.differences(attempt.folder)
-        if new and not problems and causes.no_space_left(attempt.folder, causes.NEXT_TO_NOTHING_BYTES):
+        if new and not problems and causes.ended_on_a_full_disk(attempt.folder):
             problems = ["the disk was full when the command ended: what it has written may be cut off"]
         if self._command.check is not None and new and not problems:
             self._context.check()

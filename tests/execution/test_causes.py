@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -175,6 +176,19 @@ def test_a_disk_that_became_full_while_a_command_ended_well_is_no_success(make_l
     assert isinstance(error, CommandNotStarted | OutputError)
     assert error.cause == "disk_full"
     assert lab.jobs()[0] == (1, "failed", "disk_full")
+
+
+def test_a_file_system_that_only_says_that_it_is_full_is_not_believed(lab, monkeypatch):
+    real = os.statvfs
+
+    def nothing_free(path):
+        found = list(real(path))
+        found[3] = found[4] = 0  # f_bfree, f_bavail
+        return os.statvfs_result(found)
+
+    monkeypatch.setattr(os, "statvfs", nothing_free)
+    folder = lab.claim().process(["sh", "-c", "echo made > out.txt"], outputs=["out.txt"])
+    assert not list(folder.glob("*probe*"))
 
 
 def test_a_check_of_ones_own_is_asked_after_the_outputs_are_there(lab):
