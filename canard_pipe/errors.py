@@ -146,12 +146,13 @@ class ConflictError(StorageError):
 class OwnerUnreachable(StorageError):
     """The owner of the file could not be asked, or its answer did not come. Never repeated by itself (G8, S25).
 
-    ``sent`` is False where the question did certainly not reach it; else it may have done what was asked.
+    ``sent`` is False where the question did certainly not reach it; else it may have done what was asked. ``closing``
+    tells that it said so itself: it gives the state back.
     """
 
-    def __init__(self, message: str, *, operation: str, sent: bool = True) -> None:
+    def __init__(self, message: str, *, operation: str, sent: bool = True, closing: bool = False) -> None:
         super().__init__(message, operation=operation)
-        self.sent = sent
+        self.sent, self.closing = sent, closing
 
 
 class LeaseLost(StorageError):

@@ -78,6 +78,7 @@ class Database(Tasks):
         self._closed = False
         self._server: quack.Server | None = None
         self._service: Service | None = None
+        self._farewell = False
         self._ahead = Ahead()  # one for all workers, here and elsewhere: none finds what another has taken
         self._asked_on: Any = None  # the connection by which DuckDB knows our function: it lives as long as this
         self.coordinator = Coordinator(self)
@@ -126,13 +127,14 @@ class Database(Tasks):
 
     def serve(
         self, uri: str | None = None, token: str | None = None, *, offer: Offer | None = None,
-        noticed: Callable[[], None] = lambda: None,
+        noticed: Callable[[], None] = lambda: None, farewell: bool = False,
     ) -> str:
         """Listen for other processes and say so in owner.json; return the address.
 
         On this machine only, at a free port and with a random token, unless ``uri`` (``quack:HOST:PORT``) and
         ``token`` say otherwise. Whoever has the token may execute any SQL here. ``offer`` says what may be claimed from
         elsewhere, all by default; ``noticed`` is called when somebody elsewhere has changed a task.
+        With ``farewell`` the end of serving waits a moment, so that idle workers hear that this owner ends in order.
 
         Raises ExtensionError where Quack cannot be loaded, StorageError where it cannot listen.
         """
@@ -141,7 +143,7 @@ class Database(Tasks):
             # A connection of its own: one holds a single result, and another thread's would be taken for a writer's.
             connection = self.store.connection.cursor()
             quack.load_extensions(connection)
-            self._service = Service(self, offer=offer, noticed=noticed)
+            self._service, self._farewell = Service(self, offer=offer, noticed=noticed), farewell
             if self._asked_on is None:
                 quack.let_ask(connection, self._answer)
                 self._asked_on = connection
@@ -167,13 +169,18 @@ class Database(Tasks):
     def stop_serving(self) -> None:
         """Stop listening (S40); does nothing if it does not listen."""
         server, self._server = self._server, None
-        service, self._service = self._service, None  # what is asked from now on is refused
-        if server is not None:
-            if self.ownership is not None:
+        service = self._service
+        try:
+            if server is not None and self.ownership is not None:
                 self.ownership.withdraw()
-            server.stop()
-        if service is not None:
-            service.drain()
+            if service is not None and self._farewell:
+                service.say_farewell()
+        finally:
+            self._service = None  # what is asked from now on is refused
+            if server is not None:
+                server.stop()
+            if service is not None:
+                service.drain()
 
     def runtime(self) -> Runtime:
         """Return the versions of what executes the statements of this database (F5). Raises StorageError."""

@@ -107,7 +107,7 @@ class RemoteDatabase(Tasks):
         answer = json.loads(self._asking.ask(json.dumps({"ask": question, "with": given}), question))
         if "closed" in answer:
             text = f"the owner at {self.uri} is closing; nothing was done"
-            raise OwnerUnreachable(text, operation=question, sent=False)
+            raise OwnerUnreachable(text, operation=question, sent=False, closing=True)
         self._note_time(answer, sent)
         if "error" in answer:
             raise wire.error_from(answer["error"], question)

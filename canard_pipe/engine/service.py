@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 LONGEST_ANSWER_SECONDS = 30.0
+FAREWELL_SECONDS = 1.5  # a worker with nothing to do asks more often than that
 # Names and ids that may be claimed from elsewhere, None for all.
 Offer = Callable[[], tuple[Collection[str] | None, Collection[str] | None]]
 
@@ -37,6 +38,8 @@ class Service:
         self._id = uuid.uuid4().hex
         self._answered = threading.Condition()
         self._at_work = 0
+        self._closing = False
+        self._claimed_at: dict[str, float] = {}  # when (monotonic) each worker last asked for tasks
         self._answers: dict[str, Callable[..., Any]] = {
             "hello": self._hello,
             "query": database.query,
@@ -65,6 +68,19 @@ class Service:
                 self._at_work -= 1
                 self._answered.notify_all()
 
+    def say_farewell(self) -> None:
+        """Refuse everything from now on, and return when the workers that asked lately have heard it: soon.
+
+        Those that do not ask any more would not know whether this owner has ended or died.
+        """
+        began = self._database.clock.monotonic()
+        with self._answered:
+            self._closing = True
+            self._claimed_at = {
+                worker: at for worker, at in self._claimed_at.items() if at >= began - FAREWELL_SECONDS
+            }
+            self._answered.wait_for(lambda: not self._claimed_at, FAREWELL_SECONDS)
+
     def drain(self) -> None:
         """Wait until what is being answered has its answer."""
         with self._answered:
@@ -74,6 +90,10 @@ class Service:
         try:
             asked = json.loads(text)
             name = asked["ask"]
+            if self._closing:
+                with self._answered:
+                    self._claimed_at.pop(str(asked["with"].get("holder")), None)
+                return closed_answer()
             answer: dict[str, Any] = {"value": self._answers[name](**asked["with"])}
         except CanardError as error:
             answer = {"error": wire.error_to(error)}
@@ -115,6 +135,8 @@ class Service:
 
     def _claim(self, sweep: int, **request: Any) -> list[dict[str, Any]]:
         wanted = claiming.Request(**request)
+        with self._answered:
+            self._claimed_at[wanted.holder] = self._database.clock.monotonic()
         if sweep:
             self._database.sweep(wanted.queue, sweep)
         if self._offer is not None:

@@ -113,22 +113,28 @@ def join_run(options: JoinOptions, shown: Observer) -> int:
             ),
         )
         contact = _Contact(database, options, observer)
+        made: list[str] = []  # by many threads
+
+        def told(outcome: Outcome) -> None:
+            made.append(outcome.id)
+            _tell(observer, outcome)
+
         worker = Worker(
             database, handlers(setting), queue=options.queue or loaded.pipeline.name,
             slots=options.slots or max(1, int(4 * cpus)), lease_seconds=LEASE_SECONDS, poll_seconds=POLL_SECONDS,
             names=_names(loaded, options, OnceFirst(database, loaded.pipeline)), away=contact.is_back,
-            on_result=lambda outcome: _tell(observer, outcome), describe=FailurePolicy(random.Random().random),
+            on_result=told, describe=FailurePolicy(random.Random().random),
         )
         contact.stopping = lambda: worker.stopping
         observer.note(f"working for {database.uri} on {loaded.pipeline.name}, {worker.slots} slots")
         with _signals(worker, executor):
             try:
-                return worker.work()
+                worker.work()
             except OwnerUnreachable:
                 if not contact.has_ended:
                     raise
                 observer.note("the owner has given the state back: nothing is left to work for")
-                return 0
+            return len(made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +198,7 @@ class _Contact:
             delay = min(delay * 2, LONGEST_DELAY_SECONDS)
             with contextlib.suppress(StorageError):
                 found = self._options.address()
-                if found is None and not self.has_ended:  # given back: perhaps to be started anew at once
+                if (found is None or error.closing) and not self.has_ended:  # perhaps to be started anew at once
                     self.has_ended = True
                     deadline = min(deadline, clock.monotonic() + ANEW_SECONDS)
                 if found is not None:

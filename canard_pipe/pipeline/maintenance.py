@@ -197,6 +197,6 @@ class Maintenance:
 
     def _serve(self) -> None:
         try:
-            self._database.serve(offer=self._offer, noticed=self._noticed)
+            self._database.serve(offer=self._offer, noticed=self._noticed, farewell=True)
         except CanardError as error:
             self._observer.note(f"other terminals see only status.json meanwhile: {error}")

@@ -30,7 +30,7 @@ def serve_state(
     try:
         with open_state(state, launch) as database:
             requests.refuse_left_over(database)
-            where = database.serve(uri, token)
+            where = database.serve(uri, token, farewell=True)
             database.coordinator.start(poll_seconds=POLL_SECONDS)
             told(f"serving {state} at {where}; the token is in {state / 'owner.json'}")
             _answer(database, state, over, told)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import pytest
+
 from canard_pipe.engine.database import Database
 from canard_pipe.engine.remote import RemoteDatabase
+from canard_pipe.errors import OwnerUnreachable
 
 TOKEN = "token-of-the-servers-tests"
 
@@ -76,3 +79,28 @@ def test_each_thing_is_one_message(tmp_path):
         again.complete()
         assert db.cancel(claims[1].id)
         assert db.told() == ["write", "cancel"]
+
+
+def test_an_owner_that_ends_in_order_tells_idle_workers_so(tmp_path):
+    """Without it a worker that knows an address only could not tell the end of a run from a dead owner."""
+    with Database(tmp_path / "state.duckdb", root=tmp_path) as owner:
+        uri = owner.serve(token=TOKEN, farewell=True)
+        with Counted(uri, TOKEN) as db:
+            assert db.claim() is None
+            heard: list[OwnerUnreachable] = []
+
+            def idle() -> None:
+                while not heard:
+                    try:
+                        db.claim()
+                    except OwnerUnreachable as error:
+                        heard.append(error)
+
+            worker = threading.Thread(target=idle)
+            worker.start()
+            owner.stop_serving()
+            worker.join(20)
+            assert (heard[0].closing, heard[0].sent) == (True, False)
+            with pytest.raises(OwnerUnreachable) as gone:
+                db.claim()
+            assert not gone.value.closing
