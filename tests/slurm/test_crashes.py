@@ -55,6 +55,44 @@ def test_no_more_jobs_than_asked_for_are_in_slurm(site):
     assert len(site.executions) == 12
 
 
+def test_more_jobs_than_the_controller_takes_at_once(site):
+    """MaxJobCount counts ended jobs too, until MinJobAge: sbatch waits, fails or is given up, and none is lost."""
+    conf = site.cluster.folder / "etc" / "slurm.conf"
+    before = conf.read_text()
+    others = [line for line in before.splitlines() if not line.startswith(("MaxJobCount", "MinJobAge"))]
+    try:
+        conf.write_text("\n".join([*others, "MaxJobCount=3", "MinJobAge=2", ""]))
+        site.cluster.kill("slurmctld")
+        site.cluster.run("slurmctld")
+        site.write(ONE, "A", "B", "C", "D", "E")
+        ended = site.run()
+        assert "MaxJobCount" in (site.cluster.folder / "log" / "slurmctld.log").read_text()
+    finally:
+        conf.write_text(before)
+        site.cluster.kill("slurmctld")
+        site.cluster.run("slurmctld")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert sorted(site.executions) == ["A", "B", "C", "D", "E"]
+    assert site.sql("select sum(failures) from canard_absurd.tasks") == [("0",)]
+
+
+def test_a_job_that_waits_in_the_queue_outlives_its_run(site):
+    """A waiting job holds nothing, and the next run adopts it: one job, one execution."""
+    for node in ("n1", "n2"):
+        site.cluster.call(["scontrol", "update", f"nodename={node}", "state=drain", "reason=test"])
+    site.write(ONE)
+    run = site.start()
+    site.until_jobs("submitted")
+    site.kill(run)
+    ((job_id,),) = site.sql("select job_id from canard_absurd.jobs")
+    for node in ("n1", "n2"):
+        site.cluster.call(["scontrol", "update", f"nodename={node}", "state=resume"])
+    ended = site.run()
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert site.executions == ["A"]
+    assert site.sql("select job_id, state from canard_absurd.jobs") == [(job_id, "done")]
+
+
 def test_the_lanes_of_a_sample_are_in_the_queue_together(site):
     (site.folder / "hold").touch()
     site.write("""
