@@ -16,6 +16,7 @@ from canard_pipe.errors import (
     CommandNotStarted,
     CommandTimeout,
     InputError,
+    LeaseLost,
     OutputError,
 )
 from canard_pipe.execution import folders
@@ -282,19 +283,28 @@ def test_timeout_ends_the_tree_and_has_no_exit_code(lab):
     assert lab.jobs() == [(1, "failed", "timeout")]
 
 
-def test_command_that_ignores_term_is_killed_after_the_grace(lab):
+def ended_when_ready(lab, background, wait_until, script: str) -> float:
+    """Run a script until it has touched ``ready``, then take its lease away; return how long its end took."""
+    context = lab.claim()
+    call = background(lambda: context.process(["bash", "-c", script]))
+    wait_until((lab.root / "work/s1/+main/attempt-1/ready").exists, 30)
+    began = time.monotonic()
+    lab.database.cancel("s1")
+    assert isinstance(call.join(40).error, LeaseLost)
+    return time.monotonic() - began
+
+
+def test_command_that_ignores_term_is_killed_after_the_grace(lab, background, wait_until):
     # L20
-    code = "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile True: time.sleep(7101)"
-    started = time.monotonic()
-    with pytest.raises(CommandTimeout):
-        lab.claim().process([sys.executable, "-c", code], timeout=0.6)
-    assert 1.0 < time.monotonic() - started < 6
-    assert alive_with("sleep(7101)") == []
+    script = "trap '' TERM; touch ready; while :; do sleep 7101; done"
+    assert ended_when_ready(lab, background, wait_until, script) >= lab.executor.grace_seconds
+    assert alive_with("sleep 7101") == []
 
 
-def test_command_may_clean_up_on_term(lab):
-    with pytest.raises(CommandTimeout):
-        lab.claim().process(["bash", "-c", "trap 'echo tidy > tidied; exit 0' TERM; sleep 7102 & wait"], timeout=0.5)
+def test_command_may_clean_up_on_term(make_lab, background, wait_until):
+    lab = make_lab(grace_seconds=30.0)
+    script = "trap 'echo tidy > tidied; exit 0' TERM; touch ready; sleep 7102 & wait"
+    ended_when_ready(lab, background, wait_until, script)
     assert (lab.root / "work/s1/+main/attempt-1/tidied").exists()
 
 
