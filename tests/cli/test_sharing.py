@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import time
 from pathlib import Path
 
+import duckdb
 import pytest
 
+from canard_pipe.engine import schema
 from tests.conftest import wait_until
 from tests.program import LOG, canard, start
 
@@ -64,6 +67,10 @@ def test_a_worker_joins_a_going_run_and_ends_with_it(folder):
     assert sorted(path.name for path in (folder / "results").iterdir()) == sorted(f"S{at}" for at in range(40))
     workers = "SELECT count(DISTINCT value::VARCHAR) AS n FROM canard_absurd.task_checkpoints WHERE name = 'who'"
     assert json.loads(canard(folder, "sql", workers, "--json").stdout)[0] == {"n": 2}
+    (run_row,) = json.loads(canard(folder, "sql", "SELECT versions, host FROM canard_absurd.runs", "--json").stdout)
+    versions = json.loads(run_row["versions"])
+    assert (versions["duckdb"], versions["quack"]) == (duckdb.__version__, duckdb.__version__)
+    assert (versions["schema"], run_row["host"]) == (schema.VERSION, os.uname().nodename)
     texts = [worker.stdout, worker.stderr, (folder / LOG).read_text()]
     logs = [path.read_text(errors="replace") for path in (folder / "work").rglob("*") if path.is_file()]
     assert not any(token in text for text in [*texts, *logs, (folder / ".canard" / "status.json").read_text()])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import random
 import threading
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from canard_pipe.engine.database import Database
+from canard_pipe.engine.quack.asking import Asking
 from canard_pipe.engine.remote import RemoteDatabase
 from canard_pipe.errors import OwnerUnreachable
 
@@ -104,3 +108,43 @@ def test_an_owner_that_ends_in_order_tells_idle_workers_so(tmp_path):
             with pytest.raises(OwnerUnreachable) as gone:
                 db.claim()
             assert not gone.value.closing
+
+
+NONSENSE = (
+    "", "null", "[]", "{", "3", '"ask"', "[" * 100_000, '{"ask": "claim"}', '{"ask": ["claim"], "with": {}}',
+    '{"ask": "no such thing", "with": {}}', '{"ask": "query", "with": {"name": "../../secret"}}',
+    '{"ask": "query", "with": {"name": "live_tasks", "ids": 5}}', '{"ask": "hello", "with": {"more": 1}}',
+    '{"ask": "write", "with": {"writes": [["complete_tasks"]], "riders": [["", 5]]}}',
+    '{"ask": "write", "with": {"writes": [], "riders": [["no_such_statement", {"a": 1}]]}}',
+    '{"ask": "write", "with": {"writes": [], "riders": [["record_attempts", {"a": 1}]]}}',
+    '{"ask": "\\ud800", "with": {}}',
+)
+
+
+def test_a_question_that_makes_no_sense_is_answered_with_an_error_and_changes_nothing(tmp_path):
+    """Those of a client of another release, or of one that is broken: bits of good questions, put together anew."""
+    chance = random.Random(11)
+    with Database(tmp_path / "state.duckdb", root=tmp_path) as owner:
+        asking = Asking(owner.serve(token=TOKEN), TOKEN)
+        with closing(asking), Counted(asking.uri, TOKEN) as db:
+            db.spawn_many("job", [1, 2], ids=["t", "u"])
+            claim = db.claim(lease_seconds=600)
+            assert claim is not None
+            before = owner.store.sql("FROM canard_absurd.tasks ORDER BY seq")
+            names = ("claim", "write", "spawn", "emit", "cancel", "look", "read_task", "disown", "query", "retain")
+            bits: tuple[Any, ...] = (
+                None, True, -1, 2**70, 0.5, "", "t'; DROP TABLE x; --", [], [[1]], {}, {"a": None}, "\udc00", ["t", 3],
+            )
+            keys = ("writes", "riders", "rows", "name", "text", "events", "tasks", "id", "limit", "queue", "sweep")
+            mixed = [
+                json.dumps({"ask": chance.choice(names), "with": {
+                    key: chance.choice(bits) for key in chance.sample(keys, chance.randrange(4))
+                }})
+                for _ in range(150)
+            ]
+            for text in (*NONSENSE, *mixed):
+                answer = json.loads(asking.ask(text, "nonsense"))
+                assert "value" not in answer or answer["value"] in (None, 0, False, [], ["[]", True]), (text, answer)
+            assert owner.store.sql("FROM canard_absurd.tasks ORDER BY seq") == before
+            claim.complete(3)
+            assert db.result("t") == 3
