@@ -1,6 +1,7 @@
 """A tunnel between two hosts, as ssh makes one: ``python -m tests.relay FROM TO``, each ``tcp:PORT`` or ``unix:PATH``.
 
 It listens at FROM, for which it wakes the loopback device, and hands what comes on to TO. Ends with its parent's kill.
+With a certificate and its key after them it ends TLS, as a proxy before a server does.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -44,8 +46,14 @@ def listening(where: str) -> socket.socket:
     return here
 
 
-def join(one: socket.socket, target: str) -> None:
+def join(one: socket.socket, target: str, tls: ssl.SSLContext | None) -> None:
     """Hand on what comes from either side until both have ended; an end where nobody listens closes the other."""
+    if tls is not None:
+        try:
+            one = tls.wrap_socket(one, server_side=True)
+        except OSError:
+            one.close()
+            return
     with one, contextlib.suppress(OSError), connected(target) as other:
         back = threading.Thread(target=pump, args=(other, one), daemon=True)
         back.start()
@@ -62,14 +70,18 @@ def pump(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
 
 
-def main(source: str, target: str) -> None:
+def main(source: str, target: str, *pair: str) -> None:
     """Serve until the process ends."""
+    tls = None
+    if pair:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(*pair)
     wake_loopback()
     with listening(source) as here:
         print("listening", flush=True)
         while True:
             one, _ = here.accept()
-            threading.Thread(target=join, args=(one, target), daemon=True).start()
+            threading.Thread(target=join, args=(one, target, tls), daemon=True).start()
 
 
 if __name__ == "__main__":

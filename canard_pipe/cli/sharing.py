@@ -78,11 +78,12 @@ def serve(
               help="How many seconds an owner may be away.")
 @events_option
 @click.option("--plain", is_flag=True, help="Speak HTTP without TLS to another machine.")
+@click.option("--ca-file", metavar="FILE", help="Speak HTTPS, and trust the certificates in FILE (PEM).")
 @click.pass_obj
 def worker(
     session: Session, /, pipeline: str | None, uri: str | None, token_file: str | None, state: str | None,
     slots: int | None, queue: str | None, names: str | None, cpus: float | None, memory: str | None, root: str | None,
-    patience: float, events: str | None, plain: bool,
+    patience: float, events: str | None, plain: bool, ca_file: str | None,
 ) -> int:
     """Take samples of a run that another process owns, until it has ended.
 
@@ -97,6 +98,8 @@ def worker(
     from canard_pipe.execution.resources import parse_memory
     from canard_pipe.pipeline.joining import JoinOptions, address_in, join_run
 
+    if plain and ca_file is not None:
+        raise click.UsageError("--plain and --ca-file exclude each other.")
     where = None if uri is not None else session.use(state).state
     if uri is not None:
         token = _token(token_file)
@@ -114,7 +117,7 @@ def worker(
         cpus=cpus,
         memory_bytes=None if memory is None else parse_memory(memory),
         patience_seconds=patience,
-        tls=False if plain else None,
+        tls=False if plain else None if ca_file is None else absolute(ca_file),
     )
     with observing(events=events) as observer:
         count = join_run(options, observer)

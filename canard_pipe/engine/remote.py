@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 from canard_pipe.engine import claiming, looking, waiting, wire
 from canard_pipe.engine.claim import Claim, Grant, Saved
 from canard_pipe.engine.clock import Clock, SystemClock
-from canard_pipe.engine.quack.asking import Asking
+from canard_pipe.engine.quack.asking import Asking, Tls
 from canard_pipe.engine.registered import Adapted
 from canard_pipe.engine.retention import check as check_retention
 from canard_pipe.engine.runtime import Runtime
@@ -60,7 +60,7 @@ class RemoteDatabase(Tasks):
     def __init__(
         self, uri: str, token: str, *, root: Path | None = None, clock: Clock | None = None,
         claim_type: Callable[[Any, Grant], Claim] = Claim, types: Iterable[type | Adapted] = (),
-        timeout_seconds: float = 30.0, tls: bool | None = None,
+        timeout_seconds: float = 30.0, tls: Tls = None,
     ) -> None:
         """Connect to ``quack:HOST:PORT``. ``root`` is the launch folder here, by default the owner's.
 

@@ -181,14 +181,15 @@ def serve(
 def connect(
     uri: str, token: str, *, root: str | Path | None = None, work: str | Path | None = None, cpus: float | None = None,
     memory: str | int | None = None, limits: Mapping[str, int] | None = None, types: Iterable[type] = (),
-    timeout_seconds: float = 30.0, tls: bool | None = None,
+    timeout_seconds: float = 30.0, tls: bool | str | Path | None = None,
 ) -> RemoteCommandDatabase:
     """Connect to a served database and return it; it is used like one of :func:`open` (F3).
 
     Commands of handlers run on this machine, within ``cpus``, ``memory`` and ``limits``, in folders below ``work``:
     by default ``work`` in the owner's folder, which must be there on this machine too. ``root`` is that folder's place
     here if it is another. ``timeout_seconds`` bounds each message. ``tls``: whether to speak HTTPS, as to a proxy
-    before the owner; by default to other machines only.
+    before the owner; by default to other machines only. A path is a file of the certificates to be trusted then,
+    instead of the system's.
     Raises StorageError (nobody listens, wrong token), SchemaError, ExtensionError.
     """
     clock = SystemClock()

@@ -47,7 +47,7 @@ class JoinOptions:
     """Whom a worker works for. ``address`` gives URI and token, None when there is no owner (any more).
 
     ``pipeline_file`` and ``root``, the launch folder here, are the run's own unless named; ``names`` are functions,
-    None for all. ``patience_seconds``: how long an owner may be away.
+    None for all. ``patience_seconds``: how long an owner may be away. ``tls``: see connect.
     """
 
     address: Address
@@ -60,7 +60,7 @@ class JoinOptions:
     cpus: float | None = None
     memory_bytes: int | None = None
     patience_seconds: float = 60.0
-    tls: bool | None = None
+    tls: bool | Path | None = None
 
 
 def address_in(state: Path) -> Address:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import duckdb
 
@@ -14,6 +15,7 @@ from canard_pipe.engine.quack.remote import explained
 from canard_pipe.engine.quack.serving import FUNCTION, LOOPBACK, address, probe
 from canard_pipe.errors import ConnectionClosed, InputError, OwnerUnreachable
 
+Tls = bool | str | Path | None
 _ASK = "FROM quack_query(?, ?, token := ?, disable_ssl := ?)"
 
 
@@ -66,9 +68,10 @@ class Asking:
     timeout and is not interrupted while it waits (1.5.5). One that never gets its answer is left behind.
     """
 
-    def __init__(self, uri: str, token: str, *, timeout_seconds: float = 30.0, tls: bool | None = None) -> None:
+    def __init__(self, uri: str, token: str, *, timeout_seconds: float = 30.0, tls: Tls = None) -> None:
         """``tls``: whether to speak HTTPS, as to a proxy before the owner; by default to other machines only.
 
+        A path says that it is spoken, and is a file of the certificates to be trusted, instead of the system's.
         Raises InputError, StorageError and ExtensionError. Sets the proxy variables of this process
         aside (proxies.py): with one set, the token would go to the proxy.
         """
@@ -76,6 +79,9 @@ class Asking:
         if not token:
             raise InputError(f"the owner at {uri} wants a token, and none was given")
         self.uri, self._token, self._timeout_seconds = uri, token, timeout_seconds
+        trusted = Path(tls).absolute() if isinstance(tls, str | Path) else None
+        if trusted is not None and not trusted.is_file():
+            raise InputError(f"the file of certificates {trusted} is not there")
         self._plain = host in LOOPBACK if tls is None else not tls
         if self._plain:
             probe(uri, min(5.0, timeout_seconds))
@@ -91,6 +97,8 @@ class Asking:
         self._lost = 0  # questions without an answer: their threads are inside DuckDB for good
         try:
             self.proxies = load_extensions(self._connection)
+            if trusted is not None:
+                self._connection.execute(f"SET GLOBAL ca_cert_file = {literal(str(trusted))}")
         except BaseException:
             self._connection.close()
             raise

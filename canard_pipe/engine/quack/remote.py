@@ -212,6 +212,8 @@ def explained(error: duckdb.Error, uri: str, operation: str) -> StorageError:
     elif isinstance(error, duckdb.IOException) and "Could not connect to server" in text:
         text = f"no owner listens at {uri} any more; nothing was sent"
         return OwnerUnreachable(text, operation=operation, sent=False)
+    elif isinstance(error, duckdb.IOException) and "SSL peer certificate" in text:
+        text = f"the certificate shown at {uri} is not trusted, or is for another name; nothing was sent"
     elif isinstance(error, duckdb.IOException) and text.startswith("Failed to send message"):
         return OwnerUnreachable(
             f"the connection to {uri} broke; whether it was carried out is not known ({text})", operation=operation
