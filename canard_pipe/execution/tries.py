@@ -46,7 +46,6 @@ class Try:
     def __init__(self, message: dict[str, Any], newest_pid: int | None) -> None:
         self.message = message
         self.token: str = message["token"]
-        self.folder: str = os.path.realpath(message["folder"])
         self.grace: float = message["grace"]
         self.linger: float = message["linger"]
         self.newest_pid = newest_pid
@@ -321,7 +320,8 @@ class Tree:
             return named
         places = procfs.places(process.pid)
         for attempt in self._tries.values():
-            if any(f"{place}/".startswith(f"{attempt.folder}/") for place in places):
+            folder = os.path.realpath(attempt.message["folder"])  # not before: it costs every command some calls
+            if any(f"{place}/".startswith(f"{folder}/") for place in places):
                 return attempt.token
         return None
 
