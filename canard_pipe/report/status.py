@@ -20,6 +20,7 @@ from canard_pipe.report.wording import (
     local_time,
     parse_instant,
     states_in_words,
+    urgency,
     visible,
 )
 
@@ -83,14 +84,15 @@ def foot_lines(status: Status, state_option: str = "") -> list[str]:
         left = (status.total if selection.needy else status.matching) - after
         if left:
             rest = "" if selection.needy else f"--offset {after} shows the next ones, "
-            needy = "; those that need somebody come first" if _needy_first(status) else ""
-            lines.append(f"{left} more are not shown{needy} ({rest}--limit 0 all; --only STATE, --sample 'S1*' and "
+            order = "; those that need somebody come first" if _needy_first(status) else ""
+            lines.append(f"{left} more are not shown{order} ({rest}--limit 0 all; --only STATE, --sample 'S1*' and "
                          "--step STEP choose)")  # fmt: skip
     if not shown and selection.filters:
         lines.append("no row is like that")
-    first = next((row for row in status.rows if row.state in ("failed", "blocked", "cancelled", "changed")), None)
-    if first is not None:
-        lines.append(f"why: {typed('why', first.sample, state_option=state_option)}")
+    needy = [row for row in status.rows if row.state in ("failed", "blocked", "cancelled", "changed")]
+    if needy:
+        worst = min(needy, key=lambda row: urgency(row.state))
+        lines.append(f"why: {typed('why', worst.sample, state_option=state_option)}")
     return lines
 
 
