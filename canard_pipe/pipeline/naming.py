@@ -1,4 +1,4 @@
-"""Names as people type them: exact ones first, else patterns such as ``S1*``."""
+"""Names as people type them (exact ones first, else patterns such as ``S1*``) and as they are told them."""
 
 from __future__ import annotations
 
@@ -25,3 +25,9 @@ def named(given: Sequence[str], known: Collection[str], what: str = "sample") ->
             raise InputError(f"no {what} is named {name!r}{hint}")
         meant |= found
     return [name for name in known if name in meant]
+
+
+def some(keys: Sequence[str], most: int = 8) -> str:
+    """Return keys as a text for people: of many, the first and how many more there are."""
+    shown = ", ".join(keys[:most])
+    return shown if len(keys) <= most else f"{shown}, … and {len(keys) - most} more"

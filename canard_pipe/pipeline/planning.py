@@ -14,6 +14,7 @@ from canard_pipe.engine.writer import Row
 from canard_pipe.pipeline import ready_again
 from canard_pipe.pipeline.definition import Function, Pipeline
 from canard_pipe.pipeline.fingerprint import Fingerprint
+from canard_pipe.pipeline.naming import some
 from canard_pipe.pipeline.rows import SampleRow
 
 
@@ -102,7 +103,7 @@ class Plan:
     def lines(self) -> list[str]:
         """Say the plan in words, one line per kind of thing."""
         by_what = {what: self.keys(what) for what in _WORDS}
-        return [f"{len(keys)} {_WORDS[what]}: {_some(keys)}" for what, keys in by_what.items() if keys]
+        return [f"{len(keys)} {_WORDS[what]}: {some(keys)}" for what, keys in by_what.items() if keys]
 
 
 def known_rows(database: Reading, pipeline: str) -> dict[tuple[str, str], Known]:
@@ -316,8 +317,3 @@ def _known_row(pipeline: Pipeline, before: Known, run_id: str) -> Row:
         "retired": before.retired,
         "run_id": run_id,
     }
-
-
-def _some(keys: list[str], most: int = 8) -> str:
-    shown = ", ".join(keys[:most])
-    return shown if len(keys) <= most else f"{shown}, … and {len(keys) - most} more"

@@ -11,6 +11,7 @@ from canard_pipe.engine import arguments
 from canard_pipe.engine.database import Database
 from canard_pipe.errors import CanardError, InputError
 from canard_pipe.pipeline import retrying
+from canard_pipe.pipeline.naming import some
 from canard_pipe.pipeline.overrides import parse_override
 
 LONGEST_KEY = 256
@@ -76,6 +77,6 @@ def backup(database: Database, path: object) -> str:
 def describe(kind: str, chosen: retrying.Chosen) -> str:
     """Say what a retry or cancel has done."""
     done = {"cancel": "cancelled", "retry": "will run again"}[kind]
-    names = ", ".join(row.key for row in chosen.rows)
+    names = some([row.key for row in chosen.rows], most=20)
     parts = [f"{done}: {names}"] if names else [f"nothing to {kind}"]
     return "; ".join([*parts, *(f"not possible: {why}" for why in chosen.refused)])
