@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 
 from canard_pipe.engine.literals import literal
-from canard_pipe.engine.quack.extensions import load_extensions
+from canard_pipe.engine.quack.extensions import CLIENT, load_extensions
 from canard_pipe.engine.quack.remote import explained
 from canard_pipe.engine.quack.serving import FUNCTION, LOOPBACK, address, probe
 from canard_pipe.errors import ConnectionClosed, InputError, OwnerUnreachable
@@ -85,12 +85,7 @@ class Asking:
         self._plain = host in LOOPBACK if tls is None else not tls
         if self._plain:
             probe(uri, min(5.0, timeout_seconds))
-        self._connection = duckdb.connect(
-            config={
-                "threads": 1, "memory_limit": "512MB", "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-            }
-        )
+        self._connection = duckdb.connect(config=CLIENT)
         self._mutex = threading.Lock()
         self._idle: list[_Asker] = []
         self._closed = False

@@ -13,7 +13,7 @@ import duckdb
 
 from canard_pipe.engine import conflicts
 from canard_pipe.engine.owner_record import OwnerRecord
-from canard_pipe.engine.quack.extensions import load_extensions
+from canard_pipe.engine.quack.extensions import CLIENT, load_extensions
 from canard_pipe.engine.quack.serving import probe
 from canard_pipe.errors import ConflictError, ConnectionClosed, InputError, OwnerUnreachable, StorageError
 
@@ -43,13 +43,7 @@ class RemoteConnection:
         self._closed = self._stuck = False
         probe(uri, 5.0 if timeout_seconds is None else timeout_seconds)
         self._connection = duckdb.connect(
-            config={
-                "threads": 1,
-                "memory_limit": "512MB",
-                "autoinstall_known_extensions": False,
-                "autoload_known_extensions": False,
-                "storage_compatibility_version": "v1.5.0",  # answers may hold VARIANT columns
-            }
+            config=CLIENT | {"storage_compatibility_version": "v1.5.0"}  # answers may hold VARIANT columns
         )
         try:
             self.proxies = load_extensions(self._connection)
