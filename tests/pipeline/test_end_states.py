@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import pytest
 
+from canard_pipe.errors import SheetError
+from canard_pipe.pipeline.sheet import SheetOptions
+
 PIPELINE = """
 import os, signal
 
 class Row(SampleRow):
     sample: str
     does: str = "work"
+    depth: int = 1
 
 pipeline = Pipeline("ends", rows=Row, key="sample", params={"once": (str, "work"), "joint": (str, "work")})
 
@@ -27,6 +31,9 @@ def do(what):
 
 @pipeline.once(max_failures=1)
 def ground(params, ctx):
+    if params.once == "stop":
+        do("stop")
+        ctx.process(["sleep", "60"])
     return do(params.once)
 
 @pipeline.sample(max_failures=1)
@@ -40,6 +47,9 @@ def one(sample, ctx):
 
 @pipeline.cohort(after=one, max_failures=1)
 def joint(results, ctx):
+    if ctx.params.joint == "stop":
+        do("stop")
+        ctx.process(["sleep", "60"])
     return do(ctx.params.joint)
 
 @pipeline.cohort(after=joint, max_failures=1)
@@ -125,6 +135,58 @@ def test_a_cancelled_sample_holds_the_cohort_back_and_gives_1(project):
     with open_state(project.folder / ".canard", project.folder) as database:
         retrying.cancel(database, "ends", ["B"])
     assert run(project, {"A": "work", "B": "stop"}) == (HELD | {"A": "done", "B": "cancelled"}, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "states"),
+    [
+        ("ground", dict.fromkeys(("A", "joint", "last", "anyway"), "blocked") | {"ground": "cancelled"}),
+        ("joint", DONE | {"A": "done", "joint": "cancelled", "last": "blocked"}),
+    ],
+)
+def test_a_cancelled_once_or_cohort_function_holds_back_what_needs_it(project, name, states):
+    from canard_pipe.pipeline import retrying
+    from canard_pipe.pipeline.opening import open_state
+
+    params = (f"{'once' if name == 'ground' else 'joint'}=stop",)
+    assert run(project, {"A": "work"}, params=params)[1] == 130
+    with open_state(project.folder / ".canard", project.folder) as database:
+        retrying.cancel(database, "ends", [name])
+    assert run(project, {"A": "work"}, params=params) == (states, 1)
+
+
+def test_bad_rows_refuse_the_sheet_or_fail_by_option(project):
+    project.write(PIPELINE, "sample,depth\nA,1\nB,many\n")
+    with pytest.raises(SheetError):  # exit status 2
+        project.run()
+    report = project.run(sheet=SheetOptions(skip_bad_rows=True))
+    assert (project.states(report), report.exit_status) == (HELD | {"A": "done", "B": "failed"}, 1)
+
+
+def test_samples_left_out_by_only_wait_and_give_1(project):
+    states, status = run(project, {"A": "work", "B": "work"}, only=("A",))
+    assert (states["A"], states["B"], states["joint"], status) == ("done", "waiting", "waiting", 1)
+
+
+def test_a_changed_parameter_marks_what_was_made_with_the_other(project):
+    run(project, {"A": "work"})
+    states, status = run(project, {"A": "work"}, params=("joint=other",))
+    assert (states["A"], status) == ("changed", 1)
+    assert run(project, {"A": "work"}, params=("joint=other",), rerun_changed=True) == (DONE | {"A": "done"}, 0)
+
+
+def test_a_retry_that_succeeds_gives_0_and_one_that_fails_again_1(project):
+    run(project, {"A": "work", "B": "fail"})
+    report = project.retry("B")
+    assert (project.states(report)["B"], report.exit_status) == ("failed", 1)
+    project.write_sheet("sample,does\nA,work\nB,work\n")
+    report = project.retry("B")
+    assert (project.states(report), report.exit_status) == (DONE | {"A": "done", "B": "done"}, 0)
+
+
+def test_a_dry_run_gives_0_whatever_it_finds(project):
+    run(project, {"A": "fail"})
+    assert run(project, {"A": "fail", "B": "work"}, dry_run=True)[1] == 0
 
 
 def test_an_interrupted_run_gives_130_and_leaves_its_rows_waiting(project):
