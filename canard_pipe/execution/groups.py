@@ -21,6 +21,7 @@ else:
 _TRIES = 3
 _NEARLY = 0.99  # pages are given out by the handful
 _V1, _V2 = "cgroup", "cgroup2"
+_KILLS = {_V1: "memory.oom_control", _V2: "memory.events"}
 _LIMITS = {_V1: ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"), _V2: ("memory.max", "")}
 
 
@@ -72,13 +73,18 @@ class Group:
             _write(f"{self.folder}/{limit_with_swap}", str(limit_bytes))
         return done
 
+    def kills(self) -> int:
+        """Return how many processes of the group the kernel has ended for lack of memory, here or anywhere."""
+        return _number(f"{self.folder}/{_KILLS[self._place.version]}", b"oom_kill")
+
     def has_killed(self) -> bool:
         """Tell whether the kernel has ended a process of the group since the group was at its own limit."""
+        if self.kills() == 0:
+            return False
         if self._place.version == _V2:
-            events = f"{self.folder}/memory.events"
-            return _number(events, b"oom_kill") > 0 and _number(events, b"oom") > 0
+            return _number(f"{self.folder}/memory.events", b"oom") > 0
         most = int(procfs.read(f"{self.folder}/memory.max_usage_in_bytes") or 0)
-        return most > self._limit * _NEARLY and _number(f"{self.folder}/memory.oom_control", b"oom_kill") > 0
+        return most > self._limit * _NEARLY
 
     def remove(self) -> bool:
         """Remove the group; False while a process is in it."""

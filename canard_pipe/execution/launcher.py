@@ -145,6 +145,8 @@ class Launcher:
 
     def start(self, message: dict[str, Any]) -> None:
         """Start the members of a command; what cannot be started is a fact of its record."""
+        if not self.tries:
+            self.tree.look_at_kills()  # what was ended before is none of this one's
         attempt = tries.Try(message, self.tree.newest())
         if not self.tries:
             self._next_sample = attempt.started + SAMPLE_SECONDS
@@ -263,6 +265,8 @@ class Launcher:
         self.tree.give_up(undead)
         if attempt.killed_at_limit() and attempt.ended_by in (None, "itself"):
             attempt.ended_by = tries.MEMORY  # whatever its other processes made of that
+        if attempt.group is not None:
+            self.tree.look_at_kills(explained=attempt.group.kills())
         record = attempt.record(undead)
         error = attempt.write(record)
         if record["ended_by"] != "itself" or record["signal"] is not None:

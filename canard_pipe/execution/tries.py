@@ -190,7 +190,8 @@ class Tree:
         self._owners: dict[int, tuple[int, str]] = {}
         self._strays: dict[int, set[str]] = {}
         self._undead: set[int] = set()
-        self._oom_kills = procfs.oom_kills()
+        self._explained = 0
+        self._oom_kills = [(0.0, self._unexplained_kills())]
 
     def survivors(self, attempt: Try, now: float) -> set[int]:
         """Return the pids of a try that are alive. Without /proc: its process groups, as negative numbers."""
@@ -208,6 +209,7 @@ class Tree:
 
     def sample(self) -> dict[str, int]:
         """Return the memory of each try's tree in bytes, and remember who belongs to whom."""
+        self.look_at_kills()
         processes = self._table()
         memory = {}
         owners = {}
@@ -261,15 +263,27 @@ class Tree:
             except OSError:
                 continue
 
+    def look_at_kills(self, explained: int = 0) -> None:
+        """Note how many processes the kernel has ended so far, but for those at the limit of a try, ``explained``."""
+        self._explained += explained
+        kills = self._unexplained_kills()
+        if kills != self._oom_kills[-1][1]:
+            self._oom_kills.append((time.monotonic(), kills))
+
+    def _unexplained_kills(self) -> int | None:
+        kills = procfs.oom_kills()
+        return None if kills is None else kills - self._explained
+
     def lack_of_memory(self, attempt: Try) -> str | None:
         """Return what shows that a try that was killed from outside lacked memory, or None (BUGS 40).
 
         Where the kernel does not say whom it ends, lack of memory is taken for the usual reason of such a KILL.
         """
-        before, self._oom_kills = self._oom_kills, procfs.oom_kills()
-        if before is None or self._oom_kills is None:
+        before = next(kills for at, kills in reversed(self._oom_kills) if at <= attempt.started)
+        now = self._unexplained_kills()
+        if before is None or now is None:
             return "killed by nobody known, and this system does not say why: mostly it is lack of memory"
-        if self._oom_kills > before:
+        if now > before:
             return "the kernel has ended a process for lack of memory"
         if 0 < attempt.memory_limit <= attempt.peak_bytes:
             return f"killed when it used {attempt.peak_bytes} bytes and had asked for {attempt.memory_limit}"

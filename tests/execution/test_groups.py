@@ -63,6 +63,20 @@ def test_more_memory_is_given_after_the_kernel_said_no(lab, place):
     wait_until(lambda: not left(place, lab))
 
 
+def test_a_kill_at_the_limit_of_one_command_is_no_reason_for_the_end_of_another(lab, place, background):
+    """The kernel counts both; only what nobody's limit explains is a lack of memory of the machine."""
+    other = lab.claim("other")
+    killed = background(lambda: other.process(["sh", "-c", "until [ -e go ]; do sleep 0.02; done; kill -KILL $$"]))
+    with pytest.raises(CommandFailed):
+        lab.claim().process([sys.executable, "-c", "bytearray(200 << 20)"], memory="50M")
+    folder = lab.root / "work/other/+main/attempt-1"
+    wait_until(folder.exists)
+    (folder / "go").touch()
+    error = killed.join().error
+    assert isinstance(error, CommandFailed)
+    assert (error.cause, error.signal) == ("signal", "SIGKILL")
+
+
 def test_doctor_knows_whether_memory_is_enforced_here(place):
     assert machine.memory_is_enforced()
     assert any("kernel" in finding.message for finding in machine.check_resources(None, None))
