@@ -36,6 +36,8 @@ _SHEET_OPTIONS = (
     click.option("--delimiter", metavar="CHAR", help="What separates the cells of the sheet; by its name by default."),
     click.option("--pad", is_flag=True, help="Fill up rows of the sheet that have too few cells."),
     click.option("--checksums", is_flag=True, help="Verify columns such as fastq_1_md5; this reads every file."),
+    click.option("--compare-content", is_flag=True,
+                 help="An input file with another time but the same bytes has not changed; this reads files."),
     click.option("--no-header", "no_header", is_flag=True, help="The sheet has no header; name its --columns."),
     click.option("--columns", metavar="A,B,…", help="The names of the columns of a sheet without a header."),
     click.option("--format", "format_", type=click.Choice(["delimited", "illumina", "json"]),
@@ -64,6 +66,7 @@ def sheet_from(
     delimiter: str | None,
     pad: bool,
     checksums: bool,
+    compare_content: bool,
     no_header: bool,
     columns: str | None,
     format_: Literal["delimited", "illumina", "json"] | None,
@@ -93,6 +96,7 @@ def sheet_from(
         folder=None if folder is None else absolute(folder),
         expand=expand,
         checksums=checksums,
+        compare_content=compare_content,
         skip_bad_rows=skip_bad_rows,
     )
 

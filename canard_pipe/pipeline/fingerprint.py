@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-Signature = tuple[int, ...]  # size and time of a file; empty for a folder, of which only that it is there counts
+Signature = tuple[int, ...]
+"""Size and time of a file, and a checksum if one was asked for; empty for a folder: only that it is there counts."""
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,31 @@ def signature(file: Path) -> Signature:
     return (found.st_size, found.st_mtime_ns) if file.is_file() else ()
 
 
+def signature_since(file: Path, before: Sequence[int] | None, *, content: bool) -> Signature:
+    """Return the signature of a file that had ``before`` in the last plan, or None; the same if nothing has changed.
+
+    With ``content`` one that has another time but the same bytes has not changed, as far as ``before`` has a
+    checksum. Reads the file only where that is not known. Raises OSError.
+    """
+    now = signature(file)
+    if before is not None and tuple(before[:2]) == now:
+        return tuple(before)
+    if not content or not now:
+        return now
+    checksum = _checksum(file)
+    if before is not None and tuple(before[::2]) == (now[0], checksum):
+        return tuple(before)
+    return (*now, checksum)
+
+
+def signatures_in(text: str | None) -> list[Sequence[int]]:
+    """Return the signatures of files in the text of a fingerprint; none if there are none or it is damaged."""
+    try:
+        return list(json.loads(text)["files"]) if text else []
+    except (ValueError, KeyError, TypeError):
+        return []
+
+
 def files_in(value: Any) -> Iterable[Path]:
     """Give the paths within a value."""
     if isinstance(value, Path):
@@ -107,3 +134,11 @@ def _plain(value: Any, root: Path) -> Any:
 def _short(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=True, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+
+
+def _checksum(file: Path) -> int:
+    found = hashlib.blake2b(digest_size=7)  # an integer that every JSON reader takes
+    with file.open("rb") as opened:
+        while chunk := opened.read(_CHUNK):
+            found.update(chunk)
+    return int.from_bytes(found.digest(), "big") >> 3

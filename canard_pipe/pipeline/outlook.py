@@ -50,10 +50,10 @@ def look_ahead(reading: Reading, prepared: Prepared, options: RunOptions, run_id
         if row.kind == "once" and row.state == "completed" and not _is_whole(reading, row):
             notes.append(f"files that {row.name} has made are gone: it is made anew")
             known[place] = dataclasses.replace(row, made_from="")
-    before = {key: row.folder for (kind, key), row in known.items() if kind == "sample"}
+    before = {key: row for (kind, key), row in known.items() if kind == "sample"}
     plan = planning.make_plan(
         pipeline,
-        wanted_tasks(reading, prepared, before),
+        wanted_tasks(reading, prepared, before, compare_content=options.sheet.compare_content),
         known,
         run_id=run_id,
         rerun_changed=options.rerun_changed,

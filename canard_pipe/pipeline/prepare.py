@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,12 @@ def prepare(
 
 
 def wanted_tasks(
-    reading: planning.Reading, prepared: Prepared, known_folders: Mapping[str, str]
+    reading: planning.Reading, prepared: Prepared, known: Mapping[str, planning.Known], *, compare_content: bool = False
 ) -> list[planning.Wanted]:
     """Return the once and sample tasks that pipeline, parameters and sheet ask for.
 
-    ``known_folders``: the folders that samples were given by earlier plans; they keep them.
+    ``known``: the samples of the last plan by key; they keep their folders. ``compare_content``: their files are told
+    apart by their bytes.
     """
     pipeline, codec = prepared.loaded.pipeline, reading.codec
     params = fingerprint.of_params(param_values(prepared.params), codec.root)
@@ -91,7 +93,7 @@ def wanted_tasks(
         return wanted
     samples: list[SampleRows[SampleRow] | RefusedSample] = [*prepared.sheet.samples, *prepared.sheet.refused]
     samples.sort(key=lambda sample: sample.lines[0])
-    folders = assign_folders([sample.key for sample in samples], known_folders)
+    folders = assign_folders([sample.key for sample in samples], {key: row.folder for key, row in known.items()})
     for position, sample in enumerate(samples, start=1):
         given: dict[str, Any] = {
             "key": sample.key,
@@ -107,7 +109,7 @@ def wanted_tasks(
             given["rows"] = [planning.row_value(row) for row in sample.rows]
             cells = fingerprint.of_rows(given["rows"], codec.root)
             files = [path for row in sample.rows for path in row.files]
-        made_from = Fingerprint(cells, params, tuple(fingerprint.signature(path) for path in files))
+        made_from = Fingerprint(cells, params, _signatures(files, known.get(sample.key), content=compare_content))
         wanted.append(
             planning.Wanted(
                 function, sample.key, folders[sample.key], position, sample.lines[0], codec.encode(given), made_from,
@@ -115,6 +117,15 @@ def wanted_tasks(
             )
         )
     return wanted
+
+
+def _signatures(
+    files: Sequence[Path], known: planning.Known | None, *, content: bool
+) -> tuple[fingerprint.Signature, ...]:
+    before = fingerprint.signatures_in(known.made_from) if files and known is not None else []
+    if len(before) != len(files):
+        before = []
+    return tuple(fingerprint.signature_since(path, was, content=content) for path, was in zip_longest(files, before))
 
 
 def param_values(params: Params) -> dict[str, Any]:

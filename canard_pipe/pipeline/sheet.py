@@ -45,7 +45,8 @@ class SheetOptions:
     has the fields of both. ``missing``: texts such as ``NA`` that mean an empty cell. ``twins``: note or refuse
     names easily mistaken for one another. ``folder``: where relative paths start (the sheet's folder). ``expand``:
     expand ``~`` and ``$NAME`` in paths. ``checksums``: verify columns such as ``fastq_1_md5``, which reads every
-    file. ``skip_bad_rows``: samples with bad rows go to ``Sheet.refused`` instead of refusing the sheet.
+    file. ``compare_content``: a file with another time and the same bytes has not changed. ``skip_bad_rows``: samples
+    with bad rows go to ``Sheet.refused`` instead of refusing the sheet.
     ``reader``: the pipeline's own function. ``max_key_length``: characters of a key that fit into task ids.
     """
 
@@ -61,6 +62,7 @@ class SheetOptions:
     folder: Path | None = None
     expand: bool = False
     checksums: bool = False
+    compare_content: bool = False
     skip_bad_rows: bool = False
     reader: Reader | None = None
     max_key_length: int = MAX_KEY_LENGTH

@@ -5,6 +5,8 @@ One project per situation; each is a pipeline of plain functions told by its she
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from canard_pipe.errors import SheetError
@@ -193,3 +195,30 @@ def test_an_interrupted_run_gives_130_and_leaves_its_rows_waiting(project):
     states, status = run(project, {"A": "stop"})
     assert status == 130
     assert states["A"] == "waiting"
+
+
+COPIED = """
+class Row(SampleRow):
+    sample: str
+    fastq: InputFile
+
+pipeline = Pipeline("copied", rows=Row, key="sample")
+
+@pipeline.sample
+def one(sample, ctx):
+    return sample.row.fastq.read_text()
+"""
+
+
+def test_a_touched_file_marks_its_sample_changed_unless_contents_are_compared(project):
+    reads = project.folder / "A.txt"
+    reads.write_text("ACGT")
+    project.write(COPIED, "sample,fastq\nA,A.txt\n")
+    by_content = SheetOptions(compare_content=True)
+    assert project.states(project.run(sheet=by_content)) == {"A": "done"}
+    os.utime(reads, (1, 1))
+    assert project.states(project.run(sheet=by_content)) == {"A": "done"}
+    assert project.states(project.run()) == {"A": "changed"}
+    reads.write_text("ACGA")
+    report = project.run(sheet=by_content)
+    assert (project.states(report), report.exit_status) == ({"A": "changed"}, 1)

@@ -56,3 +56,22 @@ def test_paths_below_the_launch_folder_are_relative(tmp_path):
     """A project can be moved."""
     one, two = (fingerprint.of_rows([{"f": base / "a"}], base) for base in (tmp_path / "x", tmp_path / "y"))
     assert one == two
+
+
+def test_with_content_a_touched_file_is_the_same_and_other_bytes_are_not(tmp_path, monkeypatch):
+    """A copy of a file has another time (BUGS 42, 45): its bytes tell by option, and are read only where needed."""
+    file = tmp_path / "a.fq"
+    file.write_text("ACGT")
+    first = fingerprint.signature_since(file, None, content=True)
+    assert len(first) == 3
+    os.utime(file, (1, 1))
+    assert fingerprint.signature_since(file, first, content=True) == first
+    assert fingerprint.signature_since(file, first, content=False) == (4, 1_000_000_000)
+    file.write_text("ACGA")
+    assert fingerprint.signature_since(file, first, content=True) != first
+    last = fingerprint.signature_since(file, first, content=True)
+    monkeypatch.setattr(fingerprint, "_checksum", lambda _: pytest.fail("it was read"))
+    assert fingerprint.signature_since(file, last, content=True) == last
+    assert fingerprint.signature_since(file, last, content=False) == last  # a later run without the option
+    assert fingerprint.signatures_in(made(files=(last,)).text) == [list(last)]
+    assert fingerprint.signatures_in("damaged") == []
