@@ -64,6 +64,8 @@ def test_what_is_not_trusted_gets_no_token(site):
     for name, tls in (("localhost", True), ("127.0.0.1", certificate)):
         with pytest.raises(canard_pipe.StorageError, match="not trusted, or is for another name; nothing was sent"):
             canard_pipe.connect(f"quack:{name}:{port}", server.token, tls=tls)
+    with pytest.raises(canard_pipe.StorageError, match="does not speak TLS; nothing was sent"):
+        canard_pipe.connect(server.uri, server.token, tls=True)
     with pytest.raises(canard_pipe.StorageError):  # plain HTTP
         canard_pipe.connect(f"quack:localhost:{port}", server.token)
     with pytest.raises(canard_pipe.InputError, match="is not there"):

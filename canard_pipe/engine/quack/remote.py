@@ -207,7 +207,16 @@ def explained(error: duckdb.Error, uri: str, operation: str) -> StorageError:
         text = f"no owner listens at {uri} any more; nothing was sent"
         return OwnerUnreachable(text, operation=operation, sent=False)
     elif isinstance(error, duckdb.IOException) and "SSL peer certificate" in text:
-        text = f"the certificate shown at {uri} is not trusted, or is for another name; nothing was sent"
+        text = (
+            f"the certificate shown at {uri} is not trusted, or is for another name; nothing was sent. Name the file "
+            "of the right one (worker --ca-file, tls= in Python)"
+        )
+    elif isinstance(error, duckdb.IOException) and "SSL connect error" in text:
+        text = (
+            f"what listens at {uri} does not speak TLS; nothing was sent. Put a proxy in front that does, or say that "
+            "plain HTTP is meant (worker --plain, tls=False in Python)"
+        )
+        return OwnerUnreachable(text, operation=operation, sent=False)
     elif isinstance(error, duckdb.IOException) and text.startswith("Failed to send message"):
         return OwnerUnreachable(
             f"the connection to {uri} broke; whether it was carried out is not known ({text})", operation=operation
