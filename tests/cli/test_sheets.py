@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from canard_pipe.pipeline.access import open_view
+from canard_pipe.report.why import explain, why_json
 from tests.cli.pipelines import canard
 
 NAMES = ["007", "1e5", "1.10", "TRUE", "NA", "nan", "a b", "a.b", "a-b", "ä", "x" * 200, "=1+1"]
@@ -41,9 +43,12 @@ def test_nasty_names_survive_from_the_sheet_to_everything(tmp_path, delimiter):
     for name, folder in folders.items():
         assert (tmp_path / "results" / folder / "name.txt").read_text() == name
     assert len({folder.casefold() for folder in folders.values()}) == len(NAMES)
-    for name in ("007", "1e5", "=1+1", "a b", "ä"):
-        why = json.loads(canard(tmp_path, "why", "--json", "--", name).stdout)
-        assert (why["sample"], why["state"]) == (name, "done")
+    with open_view(tmp_path / ".canard", tmp_path) as view:
+        for name in NAMES:
+            why = why_json(explain(view, name), 0)
+            assert (why["sample"], why["state"]) == (name, "done")
+    for name in ("=1+1", "x" * 200):  # the ways of the command line too
+        assert json.loads(canard(tmp_path, "why", "--json", "--", name).stdout)["sample"] == name
 
 
 STRICT = """
