@@ -181,6 +181,14 @@ def test_the_trace_has_a_line_for_each_try(made):
     assert rows[0]["folder"] == "work/germline/B/call/attempt-1"
 
 
+def test_a_name_that_looks_like_a_formula_is_text_in_the_trace(made):
+    """SHEETS test matrix: ``=1+1`` is inert; numbers stay numbers."""
+    made.command(made.failed("=1+1", "no"), "@call", exit_code=-3)
+    *_, line = trace_lines(material_of(made).tries)
+    row = dict(zip(COLUMNS, line.split("\t"), strict=True))
+    assert (row["sample"], row["step"], row["exit"]) == ("'=1+1", "'@call", "-3")
+
+
 def test_a_row_of_another_pipeline_is_not_in_it(made):
     made.plan("A")
     made.command(made.claim(), "call")

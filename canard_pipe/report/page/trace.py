@@ -13,6 +13,8 @@ COLUMNS = (
     "host", "cpus", "memory_asked_bytes", "memory_peak_bytes", "cpu_seconds", "read_bytes", "written_bytes",
     "submitted", "started", "ended", "seconds", "folder",
 )  # fmt: skip
+FORMULA = ("=", "+", "-", "@")
+"""A spreadsheet computes a cell that begins so; an apostrophe before it makes it text."""
 HEAD = "\t".join(COLUMNS)
 
 
@@ -37,4 +39,7 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
-    return visible(value) if isinstance(value, str) else str(value)
+    if not isinstance(value, str):
+        return str(value)
+    text = visible(value)
+    return f"'{text}" if text.startswith(FORMULA) else text
