@@ -78,8 +78,7 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
         states = sample_states(database, pipeline.name)
         before = planning.known_rows(database, pipeline.name).get(("cohort", function.name))
         members = [row for row in states if row.function in function.after and row.state != "retired"]
-        # The attempt tells one making of a sample from the next, as after a retry from an earlier step.
-        outcomes = [[row.key, row.task_id, _outcome(row), row.attempt] for row in members]
+        outcomes = [[row.key, row.task_id, _outcome(row), _making(row)] for row in members]
         made_from = _digest(database, function.name, params_value, outcomes)
         if before is not None and before.task_id is not None and before.made_from == made_from and not before.retired:
             continue
@@ -93,7 +92,7 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
             "line": None,
             "generation": before.generation if before else 0,
             "task_id": None,
-            "made_from": "",
+            "made_from": before.made_from if before else "",  # of the last generation, which may do once more
             "because": None,
             "after": list(pipeline.prerequisites(function)),
             "allow_missing": function.allow_missing,
@@ -103,6 +102,10 @@ def refresh(database: Database, pipeline: Pipeline, params_value: Any, run_id: s
         }
         spawned = []
         if spawn and _settled(function, states, members):
+            last = planning.task_id(pipeline, function, function.name, row["generation"])
+            if row["made_from"] == made_from and [task.state for task in database.tasks(id=last)] == ["completed"]:
+                planning.apply_plan(database, planning.Plan(spawn=[], planned=[row | {"task_id": last}], cancel=[]))
+                continue
             generation = row["generation"] + 1
             id = planning.task_id(pipeline, function, function.name, generation)
             given = database.codec.encode({"members": [[r.key, r.task_id, _outcome(r)] for r in members]})
@@ -141,6 +144,11 @@ def results(database: Tasks, given: Mapping[str, Any]) -> CohortResults:
 
 def _digest(database: Database, *parts: Any) -> str:
     return hashlib.sha256(database.codec.encode(list(parts)).encode()).hexdigest()
+
+
+def _making(row: SampleState) -> int | None:
+    """Tell one making of a sample from the next, as after a retry from an earlier step; one that failed made nothing."""
+    return row.attempt if row.state in ("done", "skipped") else None
 
 
 def _outcome(row: SampleState) -> str:

@@ -110,6 +110,17 @@ def test_allow_missing_lets_the_cohort_go_on_without_failed_samples(project):
 
 
 @waiting_only
+def test_a_cohort_is_not_made_again_for_a_sample_that_fails_once_more(project):
+    """What it was made from is the same; only that sample is tried."""
+    project.write(COHORT.replace("after=one)", "after=one, allow_missing=True)"), "sample,text\nA,x\nB,bad\n")
+    project.run()
+    report = project.retry("B")
+    assert project.states(report) == {"A": "done", "B": "failed", "together": "done"}
+    assert len([line for line in project.counted() if line.startswith("together")]) == 1
+    assert project.counted().count("start B") == 6
+
+
+@waiting_only
 def test_retry_of_one_sample_makes_it_and_what_depends_on_it(project):
     mendable = COHORT.replace('sample.row.text == "bad"', 'sample.row.text == "bad" and not (HERE / "mended").exists()')
     project.write(mendable, "sample,text\nA,x\nB,bad\n")
