@@ -149,6 +149,13 @@ def test_a_run_killed_together_with_its_launcher_leaves_nothing(tmp_path):
     wait_until(lambda: not children["canard-guard"].is_running(), 10.0)
 
 
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def test_what_a_run_killed_with_its_launcher_and_guard_left_alive_is_ended_by_the_next_one(tmp_path):
     """Nobody is there to end it at once; but it never runs beside its own repetition."""
     (tmp_path / "tree.py").write_text(TREE.replace("env -i ", ""))  # without it nothing tells whose it is
@@ -162,7 +169,7 @@ def test_what_a_run_killed_with_its_launcher_and_guard_left_alive_is_ended_by_th
     left = {process.pid for process in psutil.process_iter() if "sleep 103" in " ".join(cmdline(process))}
     again = start(tmp_path, "run", "tree.py", "samples.csv")
     wait_until(lambda: list(tmp_path.glob("work/**/tree/attempt-2")), 20)
-    assert not any(psutil.pid_exists(pid) for pid in left)
+    wait_until(lambda: not any(map(lives, left)), 2.0)
     again.kill()
     again.wait()
     wait_until(lambda: not alive(tmp_path), 1.0)

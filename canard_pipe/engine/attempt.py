@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from canard_pipe.engine.claim import Claim
+from canard_pipe.engine.claiming import Request
 from canard_pipe.engine.retry_policy import RetryPolicy
 from canard_pipe.errors import (
     CanardError,
@@ -94,8 +95,9 @@ def run(
     failure_delay: float = 0.0,
     *,
     describe: Describe = describe,
+    wish: Callable[[], Request | None] = lambda: None,
 ) -> Outcome:
-    """Run one attempt and record how it ended (F17).
+    """Run one attempt and record how it ended (F17). ``wish`` says what to claim together with a good end.
 
     A handler's exception counts one failure. A lost lease does not, and is not recorded against the newer attempt
     (S30). A stored value that cannot be read fails the task without counting a failure (G18, S31). Other storage
@@ -104,6 +106,7 @@ def run(
     try:
         result = handler(claim.input, claim)
         if not claim.ended:
+            claim.wish = wish  # not for a handler that completes by itself and then goes on
             claim.complete(result)
             return _ended(claim, result=result)
         return _ended(claim)  # the handler has ended it by itself

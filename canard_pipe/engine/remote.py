@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
@@ -21,6 +22,8 @@ from canard_pipe.engine.store import Rows
 from canard_pipe.engine.tasks import Tasks
 from canard_pipe.engine.writer import Row, Write, retold
 from canard_pipe.errors import InputError, OwnerUnreachable, SchemaError, StorageError
+
+log = logging.getLogger(__name__)
 
 
 class OwnersClock:
@@ -123,9 +126,14 @@ class RemoteDatabase(Tasks):
         return int(self.ask("disown", holder=self.identity, tokens=tokens))
 
     def close(self) -> None:
-        """Give rows that wait for a ride to the owner, and disconnect; a second call does nothing (F4)."""
+        """Give rows that wait for a ride to the owner, and disconnect; a second call does nothing (F4).
+
+        They only inform, so an owner that has gone is no error here.
+        """
         try:
             self.writer.flush()
+        except OwnerUnreachable as error:
+            log.info("informing rows were lost: %s", error)
         finally:
             self._asking.close()
 

@@ -244,14 +244,23 @@ class Tasks(ABC):
             raise unknown
         return [claim for claim in claims if claim.lost.is_set() or claim.ended]
 
-    def can_renew(self) -> bool:
+    @property
+    def renewals_fail(self) -> bool:
+        """Whether the last renewal of leases here has failed."""
+        return self._renewals_fail
+
+    def can_renew(self, *, or_raise: type[StorageError] | tuple[()] = ()) -> bool:
         """Tell whether leases can be renewed: after a renewal that failed, by trying it with all that are held here.
 
-        A worker claims nothing meanwhile: it could not keep it.
+        A worker claims nothing meanwhile: it could not keep it. Raises what the trial raises if it is ``or_raise``.
         """
         if self._renewals_fail:
-            with suppress(StorageError):
+            try:
                 self.renew(self._claims.all())
+            except or_raise:
+                raise
+            except StorageError:
+                return False
         return not self._renewals_fail
 
     def hand_back_all(self) -> None:

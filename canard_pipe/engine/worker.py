@@ -15,7 +15,7 @@ from canard_pipe.engine.attempt import Describe, Handler, Outcome, by_policy, de
 from canard_pipe.engine.claim import Claim
 from canard_pipe.engine.retry_policy import RetryPolicy
 from canard_pipe.engine.tasks import Tasks
-from canard_pipe.errors import CanardError, FailureRecordingError, InputError, OwnerUnreachable
+from canard_pipe.errors import CanardError, FailureRecordingError, InputError, LeaseLost, OwnerUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +24,7 @@ class Worker:
     """N slots that take tasks from a database until told to stop. One worker per run.
 
     ``away`` is asked, when the owner of the file cannot be reached, whether to go on; without it that ends the work.
+    ``succeed``: whether a slot may claim its next task with the end of the last; not where ``on_result`` takes long.
     A failed task comes again after ``failure_delay`` seconds, or as ``retry`` says: one policy, or one for each name.
     """
 
@@ -46,6 +47,7 @@ class Worker:
         describe: Describe = describe,
         retry: RetryPolicy | Mapping[str, RetryPolicy] | None = None,
         away: Callable[[OwnerUnreachable], bool] | None = None,
+        succeed: bool = True,
     ) -> None:
         if not handlers or not all(callable(handler) for handler in handlers.values()):
             raise InputError("handlers must map task names to functions")
@@ -63,6 +65,7 @@ class Worker:
         self._stopping = threading.Event()
         self._changed = threading.Condition()
         self._busy = 0
+        self._succeed, self._may_wish = succeed, False
         self._wish: claiming.Request | None = None  # what a slot may claim by itself
         self._succeeded = 0
         self._next_sweep = float("-inf")
@@ -101,7 +104,7 @@ class Worker:
         if max_tasks != float("inf"):
             arguments.whole("max_tasks", max_tasks, 0, 2**31 - 1)
         taken = 0
-        self._succeeded, self._endless = 0, max_tasks == float("inf")
+        self._succeeded, self._may_wish = 0, self._succeed and max_tasks == float("inf")
         idle_since = self.database.clock.monotonic()
         with self.database.pulse(), self._executor() as submit:
             while taken < max_tasks and not self.stopping:
@@ -134,9 +137,7 @@ class Worker:
             while left:
                 submit(left.pop(0))
         except BaseException:
-            for claim in left:  # claimed, but nobody has begun with them
-                with suppress(CanardError):
-                    claim.release()
+            _release(left)  # claimed, but nobody has begun with them
             raise
 
     def _claim_if_reached(self, most: float) -> list[Claim] | None:
@@ -157,16 +158,19 @@ class Worker:
             except BaseException:
                 self._abandoned = True
                 raise
-        if not self.database.can_renew():
+        if not self.database.can_renew(or_raise=OwnerUnreachable if self._away is not None else ()):
             return []
         self._sweep()
         limit = int(min(most, self.slots))
         claims = self._claim_at_most(limit)
-        if len(claims) < limit and self._item_ended:  # perhaps the last one: its parent need not wait for the next poll
-            self._item_ended = False
-            if self.database.wake():
-                claims += self._claim_at_most(limit - len(claims))
-        return claims
+        if len(claims) == limit or not self._item_ended:
+            return claims
+        self._item_ended = False  # perhaps the last one: its parent need not wait for the next poll
+        try:
+            return claims + self._claim_at_most(limit - len(claims)) if self.database.wake() else claims
+        except BaseException:
+            _release(claims)
+            raise
 
     def _claim_at_most(self, limit: int) -> list[Claim]:
         ids = self._ids()
@@ -180,9 +184,9 @@ class Worker:
     def _next_wish(self) -> claiming.Request | None:
         """Return what a slot may claim while it ends its task, instead of coming free; None if the worker has to look
         round first, or counts the tasks."""
-        if not self._endless or self.stopping or self._broken is not None or self._item_ended:
+        if not self._may_wish or self.stopping or self._broken is not None or self._item_ended:
             return None
-        must_look = self.database.clock.monotonic() >= self._next_sweep or not self.database.can_renew()
+        must_look = self.database.clock.monotonic() >= self._next_sweep or self.database.renewals_fail
         return None if must_look else self._wish
 
     def _sweep(self) -> None:
@@ -242,15 +246,17 @@ class Worker:
             following = self._attempt(following)
 
     def _attempt(self, claim: Claim) -> Claim | None:
-        claim.stopping, claim.wish = self._stopping.is_set, self._next_wish
+        claim.stopping = self._stopping.is_set
         try:
             self._run(claim)
-        except BaseException:
-            if claim.successor is not None:  # claimed, but nobody begins with it
-                with suppress(CanardError):
-                    claim.successor.release()
+            successor: Claim | None = claim.successor
+            if successor is not None and successor.seconds_left() < successor.lease_seconds / 2:
+                successor.heartbeat()  # nobody renewed it while somebody was told of the end
+        except BaseException as error:
+            _release([claim.successor] if claim.successor is not None else [])  # nobody begins with it
+            if isinstance(error, LeaseLost):
+                return None
             raise
-        successor: Claim | None = claim.successor
         if successor is not None:
             with self._changed:
                 self._succeeded += 1
@@ -258,7 +264,9 @@ class Worker:
 
     def _run(self, claim: Claim) -> None:
         try:
-            outcome = run(claim, self.handlers[claim.name], self._failure_delay, describe=self._describe)
+            outcome = run(
+                claim, self.handlers[claim.name], self._failure_delay, describe=self._describe, wish=self._next_wish
+            )
         except (OwnerUnreachable, FailureRecordingError) as error:
             if self._away is None or not isinstance(getattr(error, "storage_error", error), OwnerUnreachable):
                 raise
@@ -274,6 +282,12 @@ class Worker:
             log.warning("task %s failed: %s", claim.id, outcome.error, exc_info=outcome.error)  # G22
         elif outcome.status == "lost":
             log.warning("task %s: attempt %d lost its lease", claim.id, claim.attempt)
+
+
+def _release(claims: Collection[Claim]) -> None:
+    for claim in claims:
+        with suppress(CanardError):
+            claim.release()
 
 
 def work(

@@ -126,7 +126,7 @@ def make_room(folder: str, controller: str, ours: set[int]) -> str | None:
         return folder
     inside = f"{folder}/canard-run-{os.getpid()}"
     for _ in range(_TRIES):  # a child may be born meanwhile
-        pids = {int(pid) for pid in (procfs.read(f"{folder}/cgroup.procs") or b"").split()}
+        pids = {int(pid) for pid in (procfs.read_whole(f"{folder}/cgroup.procs") or b"").split()}
         if not pids <= procfs.below(procfs.table(), ours):
             return None
         try:
@@ -143,7 +143,7 @@ def make_room(folder: str, controller: str, ours: set[int]) -> str | None:
 def _remove_those_of_the_dead(folder: str) -> None:
     """Remove groups that launchers have left which were killed."""
     for name in os.listdir(folder):  # noqa: PTH208 (as above)
-        pid = name.split("-")[1] if name.startswith("canard-") and name.count("-") == 2 else ""
+        pid = name.removeprefix("canard-").removeprefix("run-").partition("-")[0] if name.startswith("canard-") else ""
         if pid.isdigit() and not os.path.exists(f"/proc/{pid}"):  # noqa: PTH110 (as above)
             Group(Place("", folder, folder), f"{folder}/{name}").remove()
 
@@ -177,8 +177,9 @@ def _mounts() -> list[tuple[str, str, str, str]]:
 
 def _own(version: str) -> str | None:
     """Return the path of this process's group in the hierarchy of memory, as the kernel tells it."""
-    for line in (procfs.read("/proc/self/cgroup") or b"").decode(errors="surrogateescape").splitlines():
-        number, controllers, path = line.split(":", 2)
+    for line in (procfs.read_whole("/proc/self/cgroup") or b"").decode(errors="surrogateescape").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
         if (version == _V2 and number == "0") or (version == _V1 and "memory" in controllers.split(",")):
             return path
     return None

@@ -278,7 +278,9 @@ class Launcher:
 
     def _run_enders(self, attempt: tries.Try) -> None:
         """Start what ends the rest of a try, such as its containers; nobody waits for it, and nobody ends it."""
-        self.tree.give_up([spawning.start_apart(ender, attempt.message["env"]) for ender in attempt.message["enders"]])
+        # Without the marks by which what a run has left is found and killed.
+        own = {name: value for name, value in attempt.message["env"].items() if not name.startswith("CANARD_")}
+        self.tree.give_up([spawning.start_apart(ender, own) for ender in attempt.message["enders"]])
 
     def end_everything(self) -> None:
         """The run is gone: kill every descendant, at once, until none is left (BUGS 50)."""

@@ -41,6 +41,15 @@ def read(path: str) -> bytes | None:
         os.close(descriptor)
 
 
+def read_whole(path: str) -> bytes | None:
+    """Return the bytes of a file of the kernel's that may be longer, or None if it is gone or not ours."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 (no pathlib: start-up)
+            return file.read()
+    except OSError:
+        return None
+
+
 def table(pids: list[int] | range | None = None) -> dict[int, Process]:
     """Return the processes that are alive (zombies are not), all or those among ``pids``."""
     found = {}

@@ -205,7 +205,11 @@ class Tree:
         if not self._visible:
             groups = (member.pid for attempt in self._tries.values() for member in attempt.members)
             return {-group for group in groups if _group_lives(group)}
-        return self._surely(None, lambda processes: procfs.below(processes, {self._me}) - self._undead - {self._me})
+        return self._surely(
+            None,
+            lambda processes: procfs.below(processes, {self._me}) - procfs.below(processes, self._undead)
+            - self._undead - {self._me},
+        )
 
     def sample(self) -> dict[str, int]:
         """Return the memory of each try's tree in bytes, and remember who belongs to whom."""

@@ -147,7 +147,7 @@ def _digest(database: Database, *parts: Any) -> str:
 
 
 def _making(row: SampleState) -> int | None:
-    """Tell one making of a sample from the next, as after a retry from an earlier step; one that failed made nothing."""
+    """Tell one making of a sample from the next, as after a retry from a step; one that failed made nothing."""
     return row.attempt if row.state in ("done", "skipped") else None
 
 

@@ -319,6 +319,7 @@ class _Run:
                 finished=gate.finished,
                 on_result=lambda outcome: self._tell(outcome, gate),
                 describe=FailurePolicy(random.Random().random),
+                succeed=not options.drop_intermediates,
             )
             keeper = stack.enter_context(
                 maintenance.Maintenance(
@@ -355,6 +356,7 @@ class _Run:
                 kind, sample, "skipped" if skipped else "done", outcome.result.reason if skipped else ""
             )
             if self.options.drop_intermediates and kind == "sample":
+                self.database.writer.flush()  # the rows of the last commands may still wait for a ride
                 cleaning.drop(self.database, self.options.launch, self.options.work, outcome.id)
         elif outcome.status == "failed":
             state = "failed" if outcome.state == "failed" else "waiting"

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from canard_pipe.engine.reading_ahead import MOST, SECONDS
-from canard_pipe.engine.worker import work
+from canard_pipe.engine.worker import Worker, work
+from canard_pipe.errors import StorageError
 from tests.engine.conftest import owner_of
 
 
@@ -178,3 +179,46 @@ def test_a_worker_looks_round_at_each_poll_however_busy_its_slots_are(db, clock)
 
     work(db, {"job": handler}, idle_timeout=0, poll_seconds=0.1)
     assert ran == ["waits", "t0", "t1", "waits", "t2", "t3"]
+
+
+@pytest.mark.embedded("a connection claims by itself, by messages")
+def test_what_succeeds_a_task_is_renewed_after_the_end_was_told_slowly(db, clock):
+    """S17: nobody renews it meanwhile."""
+    spawn(db, "a", "b")
+    left: list[float] = []
+
+    def handler(_input, ctx):
+        left.append(ctx.seconds_left())
+
+    work(db, {"job": handler}, idle_timeout=0, poll_seconds=60, lease_seconds=10, on_result=lambda _: clock.advance(8))
+    assert left == [10, 10]
+    assert [(task.state, task.failures) for task in db.tasks()] == [("completed", 0)] * 2
+
+
+@pytest.mark.embedded("a connection claims by itself, by messages")
+def test_a_handler_that_ends_its_task_by_itself_claims_no_other(db):
+    """It may go on for as long as it likes, and nobody would renew the lease of the next."""
+    spawn(db, "a", "b")
+
+    def handler(_input, ctx):
+        ctx.complete()
+        assert ctx.successor is None
+
+    assert work(db, {"job": handler}, idle_timeout=0, poll_seconds=60) == 2
+
+
+def test_claims_that_were_granted_are_given_back_when_the_second_look_fails(db, monkeypatch):
+    """G23: else their leases would run out, which counts."""
+    spawn(db, "a", "b")
+    worker = Worker(db, {"job": print}, slots=2)
+    worker._item_ended = True
+    monkeypatch.setattr(worker, "_claim_at_most", lambda _limit, real=worker._claim_at_most: real(1))
+
+    def fails() -> int:
+        raise StorageError("no disk", operation="wake")
+
+    monkeypatch.setattr(db, "wake", fails)
+    monkeypatch.setattr(db, "sweep", lambda *_: None)
+    with pytest.raises(StorageError):
+        worker._claim(2)
+    assert [(task.state, task.failures) for task in db.tasks()] == [("ready", 0)] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import resource
@@ -185,7 +186,7 @@ def state_of_copy(folder: Path, copy: Path, log_first: bool) -> int | None:
     """Copy file and log, in this order or the other; return how many tasks are there, None if it is refused."""
     copy.mkdir()
     for name in sorted(("state.duckdb", "state.duckdb.wal"), reverse=log_first):
-        if (folder / name).exists():
+        with contextlib.suppress(FileNotFoundError):  # the log goes at each checkpoint
             shutil.copy(folder / name, copy / name)
     try:
         with Database(copy / "state.duckdb", root=copy) as db:
