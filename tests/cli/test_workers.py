@@ -81,7 +81,10 @@ class Site:
     def pid_of(self, sample: str) -> int:
         """Return the process of the sample's command, which is forgotten here: the next one is another."""
         file = self.folder / f"{sample}.pid"
-        wait_until(lambda: file.exists() and file.read_text().endswith("\n"), 40)
+        try:
+            wait_until(lambda: file.exists() and file.read_text().endswith("\n"), 60)
+        except pytest.fail.Exception as late:
+            raise AssertionError(f"{sample} does not run:\n{self.log}") from late
         pid = int(file.read_text())
         file.unlink()
         return pid
@@ -123,7 +126,7 @@ def test_cancel_and_retry_reach_a_sample_that_a_worker_has(site):
     """S36: the worker learns at its next renewal, and ends the command; it goes on with what is retried."""
     run = site.start("run", "pipeline.py", "samples.csv", "--slots", "1", "--cpus", "1")
     site.pid_of("S0")
-    worker = site.worker(lease_seconds=1.5)
+    worker = site.worker(lease_seconds=3)
     at_work = site.pid_of("S1")
     assert "cancelled: S1" in site.ask("cancel", "S1")
     wait_until(lambda: is_gone(at_work), 20)
