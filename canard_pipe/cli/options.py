@@ -50,6 +50,8 @@ _SHEET_OPTIONS = (
     click.option("--expand", is_flag=True, help="Expand ~ and $NAME in the paths of the sheet."),
     click.option("--twins", type=click.Choice(["note", "refuse"]), default="note",
                  help="What to do with names that are easily mistaken for one another; note by default."),
+    click.option("--map-names", is_flag=True,
+                 help="Give samples whose names cannot be used others, with _ for what they cannot hold."),
     click.option("--skip-bad-rows", is_flag=True, help="Run the other samples; one with bad rows fails and says why."),
 )  # fmt: skip
 
@@ -75,6 +77,7 @@ def sheet_from(
     folder: str | None,
     expand: bool,
     twins: Literal["note", "refuse"],
+    map_names: bool,
     skip_bad_rows: bool,
 ) -> SheetOptions:
     """Return how the sheet is to be read. Raises click.UsageError and InputError."""
@@ -93,6 +96,7 @@ def sheet_from(
         on=() if on is None else _names(on),
         pad=pad,
         twins=twins,
+        map_names=map_names,
         folder=None if folder is None else absolute(folder),
         expand=expand,
         checksums=checksums,

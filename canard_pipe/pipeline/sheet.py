@@ -15,6 +15,7 @@ from canard_pipe.pipeline.sheets.columns import Columns, match_columns
 from canard_pipe.pipeline.sheets.files import InputFiles
 from canard_pipe.pipeline.sheets.folders import assign_folders
 from canard_pipe.pipeline.sheets.groups import (
+    map_names,
     note_grouped_rows,
     refuse_doubled_files,
     refuse_doubled_rows,
@@ -43,7 +44,8 @@ class SheetOptions:
     ``columns``: the names of the columns of a sheet without a header. ``pad``: fill up rows with too few cells.
     ``units`` and ``on``: a second table with a row for each lane or run, and the columns that join it; the model
     has the fields of both. ``missing``: texts such as ``NA`` that mean an empty cell. ``twins``: note or refuse
-    names easily mistaken for one another. ``folder``: where relative paths start (the sheet's folder). ``expand``:
+    names easily mistaken for one another. ``map_names``: give samples whose names cannot be used others (``_`` for what
+    they cannot hold), and note it. ``folder``: where relative paths start (the sheet's folder). ``expand``:
     expand ``~`` and ``$NAME`` in paths. ``checksums``: verify columns such as ``fastq_1_md5``, which reads every
     file. ``compare_content``: a file with another time and the same bytes has not changed. ``skip_bad_rows``: samples
     with bad rows go to ``Sheet.refused`` instead of refusing the sheet.
@@ -59,6 +61,7 @@ class SheetOptions:
     pad: bool = False
     missing: tuple[str, ...] = ()
     twins: Literal["note", "refuse"] = "note"
+    map_names: bool = False
     folder: Path | None = None
     expand: bool = False
     checksums: bool = False
@@ -176,6 +179,8 @@ def read_sheet(
     if not table.columns:
         raise SheetError(table.problems or [Problem(table.file, None, None, "the sheet has no columns")])
     columns = match_columns(table, rows, (key,) if isinstance(key, str) else key)
+    if options.map_names and columns.key:
+        map_names(table, columns.key)
     files = InputFiles(options.folder or source.folder, expand=options.expand)
     typer = RowTyper(
         table, columns, rows, files,

@@ -53,7 +53,8 @@ class RunOptions:
 _PATHS = ("folder", "work", "results")
 _PLAIN = ("cpus", "memory_bytes", "slots", "drop_intermediates", "limits", "executor", "slurm", "suspend_always")
 _OF_SHEET = (
-    "delimiter", "encoding", "format", "pad", "twins", "expand", "checksums", "compare_content", "skip_bad_rows",
+    "delimiter", "encoding", "format", "pad", "twins", "map_names", "expand", "checksums", "compare_content",
+    "skip_bad_rows",
 )  # fmt: skip
 _LISTS_OF_SHEET, _PATHS_OF_SHEET = ("columns", "on"), ("units", "folder")
 

@@ -244,3 +244,26 @@ def test_every_possible_name_comes_back_from_a_sheet(tmp_path_factory, keys):
         return
     sheet = read(tmp_path_factory.mktemp("keys"), [("sample", "note"), *((key, str(n)) for n, key in enumerate(keys))])
     assert [sample.key for sample in sheet.samples] == keys
+
+
+def test_names_that_cannot_be_used_are_mapped_if_asked(tmp_path):
+    """Rule 11: said in a note, and what the pipeline sees is what names the sample."""
+    file = tmp_path / "s.csv"
+    file.write_text("sample,note\nrun7/A,1\n-x,2\n.y,3\nrun7/A,4\nplain,5\n")
+    with pytest.raises(SheetError) as refused:
+        read_sheet(file, Row)
+    assert len(refused.value.problems) == 4
+    sheet = read_sheet(file, Row, options=SheetOptions(map_names=True))
+    assert [sample.key for sample in sheet.samples] == ["run7_A", "_x", "_y", "plain"]
+    assert [row.sample for row in sheet.samples[0].rows] == ["run7_A", "run7_A"]
+    (note,) = [note for note in sheet.notes if "could not be used" in note]
+    assert "'run7/A' is called 'run7_A'" in note
+
+
+@pytest.mark.parametrize("names", [["a/b", "a_b"], ["a_b", "a/b"], ["-x", ".x"]])
+def test_no_two_names_are_mapped_to_one(tmp_path, names):
+    """Rule 11: two samples stay two, or nothing runs."""
+    file = tmp_path / "s.csv"
+    file.write_text("sample,note\n" + "".join(f"{name},{at}\n" for at, name in enumerate(names)))
+    with pytest.raises(SheetError, match="would both be called"):
+        read_sheet(file, Row, options=SheetOptions(map_names=True))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from canard_pipe.pipeline.rows import SampleRow
 from canard_pipe.pipeline.sheets.columns import Columns
 from canard_pipe.pipeline.sheets.files import InputFiles, same_files
-from canard_pipe.pipeline.sheets.keys import OWNERS, join_key, twins
+from canard_pipe.pipeline.sheets.keys import OWNERS, join_key, mapped_part, twins
 from canard_pipe.pipeline.sheets.table import RawRow, Table
 from canard_pipe.pipeline.sheets.words import quoted
 
@@ -71,6 +71,29 @@ def _written_cells(table: Table, places: Sequence[tuple[int, bool]]) -> Iterator
                     continue
                 seen.add(written)
             yield raw, place, folder
+
+
+def map_names(table: Table, key: Sequence[int]) -> None:
+    """Give samples whose names cannot be used others, and say so; refuse where two of them would become one."""
+    given: dict[tuple[str, ...], tuple[str, ...]] = {}  # what each name was
+    for at, raw in enumerate(table.rows):
+        before = tuple(raw.cells[place] for place in key)
+        parts = tuple(map(mapped_part, before))
+        other = given.setdefault(parts, before)
+        if other != before:
+            table.refuse(
+                raw.line, table.columns[key[-1]],
+                f"{quoted(join_key(before))} and {quoted(join_key(other))} would both be called "
+                f"{quoted(join_key(parts))}", "name one of them otherwise",
+            )
+        elif parts != before:
+            cells = list(raw.cells)
+            for place, part in zip(key, parts, strict=True):
+                cells[place] = part
+            table.rows[at] = RawRow(raw.line, tuple(cells))
+    changed = [f"{quoted(join_key(was))} is called {quoted(join_key(now))}" for now, was in given.items() if now != was]
+    if changed:
+        table.notes.append(f"names that could not be used: {_some(changed)}")
 
 
 def refuse_mixed_owners(table: Table, groups: Groups, key: Sequence[int]) -> None:

@@ -53,6 +53,12 @@ def check_part(text: str) -> tuple[str, str] | None:
     return None
 
 
+def mapped_part(text: str) -> str:
+    """Return a (part of a) key with _ for each character that it cannot hold, or not begin with (rule 11)."""
+    made = "".join("_" if char == JOIN or not char.isprintable() else char for char in text)
+    return f"_{made[1:]}" if made.startswith((".", "-")) else made
+
+
 def twins(keys: Iterable[str]) -> list[tuple[str, ...]]:
     """Give the groups of keys that differ in case, blanks, ``-`` for ``_``, or leading zeros only (rule 12)."""
     groups: dict[str, list[str]] = {}
