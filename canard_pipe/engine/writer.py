@@ -371,7 +371,9 @@ def retold(error: Exception, write: Write) -> StorageError:
     """Return an error of the write's own: one exception must not be raised in several threads."""
     text = f"{write.operation} of task {write.task_id}: {error}"
     if isinstance(error, OwnerUnreachable):
-        told: StorageError = OwnerUnreachable(text, operation=write.operation, sent=error.sent)
+        told: StorageError = OwnerUnreachable(
+            text, operation=write.operation, sent=error.sent, closing=error.closing
+        )
     else:
         told = StorageError(text, operation=write.operation)
     if isinstance(error, StorageError):

@@ -179,6 +179,8 @@ def read_rows(
         states=json.dumps(sorted(selection.states)) if selection.states else None,
         keys=json.dumps(list(selection.samples)) if selection.samples else None,
     )
+    if not found and in_sql and selection.offset:  # past the end: then nothing has told how many there are
+        return [], read_rows(view, pipeline, replace(selection, offset=0, limit=1), total=total)[1]
     matching = found[0][-1] if found else 0
     rows = _with_steps(view, [row[:-1] for row in found])
     if in_sql:

@@ -87,7 +87,9 @@ def foot_lines(status: Status, state_option: str = "") -> list[str]:
             order = "; those that need somebody come first" if _needy_first(status) else ""
             lines.append(f"{left} more are not shown{order} ({rest}--limit 0 all; --only STATE, --sample 'S1*' and "
                          "--step STEP choose)")  # fmt: skip
-    if not shown and selection.filters:
+    if not shown and status.matching:
+        lines.append(f"there are {status.matching} such rows: none from number {selection.offset + 1} on")
+    elif not shown and selection.filters:
         lines.append("no row is like that")
     needy = [row for row in status.rows if row.state in ("failed", "blocked", "cancelled", "changed")]
     if needy:

@@ -112,6 +112,10 @@ def test_pages_follow_each_other_without_gap_or_overlap(many):
     assert foot_lines(pages[2])[0] == "rows 11 to 12 of 12"
 
 
+def test_a_page_past_the_last_row_says_how_many_there_are(many):
+    assert foot_lines(many(sort="sample", limit=5, offset=100)) == ["there are 12 such rows: none from number 101 on"]
+
+
 def test_rows_are_chosen_by_state_name_pattern_and_step(many):
     assert names(many(states=("failed", "done"))) == ["S3", "S7", "S1"]
     assert names(many(samples=("S1*",))) == ["S1", "S10", "S11"]
