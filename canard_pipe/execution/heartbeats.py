@@ -13,6 +13,7 @@ from canard_pipe.execution.executor import Leaseholder
 
 log = logging.getLogger(__name__)
 Renew = Callable[[Sequence[Any]], object]
+AGAIN_SECONDS = 0.25  # between renewals that fail
 PAUSE_SECONDS = 1.0  # a gap that long between two looks means that this process stood still, not the database
 
 
@@ -95,6 +96,7 @@ class Heartbeats:
         return max(claim.lease_seconds - self._margin_seconds, claim.lease_seconds / 2)
 
     def _run(self) -> None:
+        failing = False  # said once
         while True:
             with self._changed:
                 while not self._closed and (wait := self._due_in()) is not None and wait > 0:
@@ -110,9 +112,11 @@ class Heartbeats:
             try:
                 self._renew([kept.claim for kept in due])
             except Exception as error:
-                log.warning("leases could not be renewed: %s", error)
-                self._pause(0.1)
+                log.log(logging.DEBUG if failing else logging.WARNING, "leases could not be renewed: %s", error)
+                failing = True
+                self._pause(AGAIN_SECONDS)
                 continue
+            failing = False
             with self._changed:
                 for kept in due:
                     kept.renewed = began

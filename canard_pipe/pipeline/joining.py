@@ -214,7 +214,9 @@ def _tell(observer: Observer, outcome: Outcome) -> None:
     if outcome.status == "completed":
         reason = outcome.result.reason if isinstance(outcome.result, Skipped) else None
         observer.ended(kind, sample, "done" if reason is None else "skipped", reason or "")
-    elif outcome.status in ("failed", "lost"):
+    elif outcome.status == "lost":
+        observer.ended(kind, sample, "waiting", "its attempt lost its lease, and another one is made")
+    elif outcome.status == "failed":
         state = "failed" if outcome.state == "failed" else "waiting"
         observer.ended(kind, sample, state, "" if outcome.error is None else text_of(outcome.error))
 

@@ -85,6 +85,14 @@ def test_a_record_of_success_decides_whatever_slurm_says(word):
     assert Job().at(0, word, DONE) == Ends()
 
 
+def test_a_suspended_job_goes_on_for_as_long_as_slurm_likes():
+    job = Job()
+    assert isinstance(job.at(0, "RUNNING"), Goes)
+    assert isinstance(job.at(1, "SUSPENDED"), Goes)
+    assert isinstance(job.at(PATIENCE.hopeless + PATIENCE.silence, "SUSPENDED"), Goes)
+    assert isinstance(job.at(PATIENCE.hopeless + PATIENCE.silence + 1, "RUNNING"), Goes)
+
+
 @pytest.mark.parametrize("word", ["RUNNING", "COMPLETED", "FAILED", "TIMEOUT"])
 def test_an_exit_code_in_the_record_is_the_outcome(word):
     """BUGS 30: what sacct makes of it (72 for 200) does not count."""
