@@ -9,9 +9,12 @@ from collections.abc import Iterator
 
 
 def free_uri() -> str:
-    """Return an address below the ports that the system gives to clients: one of those could sit there meanwhile."""
+    """Return an address below the ports that the system gives to clients: one of those could sit there meanwhile.
+
+    Drawn from the system: the seed of ``random`` may be the same in tests that run beside this one.
+    """
     while True:
-        port = random.randrange(20_000, 32_000)
+        port = random.SystemRandom().randrange(10_000, 21_000)
         with socket.socket() as trial, contextlib.suppress(OSError):
             trial.bind(("127.0.0.1", port))
             return f"quack:127.0.0.1:{port}"

@@ -166,7 +166,8 @@ def test_what_a_run_killed_with_its_launcher_and_guard_left_alive_is_ended_by_th
         child.kill()
     run.kill()
     run.wait()
-    left = {process.pid for process in psutil.process_iter() if "sleep 103" in " ".join(cmdline(process))}
+    left = {process.pid for process in at_work(tmp_path) if "sleep 103" in " ".join(cmdline(process))}
+    assert left
     again = start(tmp_path, "run", "tree.py", "samples.csv")
     wait_until(lambda: list(tmp_path.glob("work/**/tree/attempt-2")), 20)
     wait_until(lambda: not any(map(lives, left)), 2.0)
