@@ -30,6 +30,8 @@ def load_pipeline(file: Path) -> LoadedPipeline:
     The file's folder is first on the module path meanwhile, so that it can import its neighbours.
     """
     file = Path(file).absolute()
+    if file.suffix != ".py":  # it would be executed, whatever it is
+        raise _wrong(file, None, "is no Python file (.py)", "PIPELINE comes first, then SHEET")
     try:
         source = file.read_bytes()
     except OSError as error:

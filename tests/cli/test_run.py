@@ -277,3 +277,12 @@ def test_a_state_that_has_lost_its_database_is_not_begun_anew_in_silence(tmp_pat
     (tmp_path / ".canard").rename(tmp_path / "aside")
     shown = canard(tmp_path, *again)
     assert shown.returncode == 0, shown.stdout + shown.stderr
+
+
+def test_a_sheet_in_the_place_of_the_pipeline_is_not_executed(tmp_path):
+    lay_out(tmp_path, A="good")
+    (tmp_path / "x.csv").write_text("open('executed', 'w')\n")
+    told = canard(tmp_path, "check", "x.csv", "pipe.py")
+    assert told.returncode == 2
+    assert "PIPELINE comes first, then SHEET" in told.stderr
+    assert not (tmp_path / "executed").exists()
