@@ -50,6 +50,7 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several processes (pytest-xdist) a module's tests stay together, and those of the one cluster do."""
     for item in items:
