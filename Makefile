@@ -32,7 +32,7 @@ check: $(VENV)/tests   ## lint, types, import direction; first shows that the ch
 	$(BIN)/python -m pytest -q tests/test_imports.py tests/test_house.py
 
 test: $(VENV)/tests   ## run all tests
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 survival: $(VENV)/tests   ## kill at random what works on 1,000 samples, 2,000 tasks (make test: on 150)
 	CANARD_SURVIVAL=1000 $(BIN)/python -m pytest tests/test_survival_many.py $(ARGS)

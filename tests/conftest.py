@@ -14,8 +14,6 @@ from typing import NoReturn
 
 import pytest
 
-ROOT = Path(__file__).parent
-
 
 def wait_until(condition: Callable[[], object], seconds: float = 10.0, *, every_seconds: float = 0.01) -> None:
     """Return as soon as ``condition()`` is true; fail the test if it is not within ``seconds``."""
@@ -48,15 +46,6 @@ def shared_data() -> Path:
     if not (folder / "yeast-chrI" / "samples.csv").is_file():
         absent(f"the data folder {folder.name} (name it with CANARD_SHARED_DATA)")
     return folder
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes (pytest-xdist) a module's tests stay together, and those of the one cluster do."""
-    for item in items:
-        path = item.path.relative_to(ROOT)
-        group = "slurm" if path.parts[0] == "slurm" else path.as_posix()
-        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(name="wait_until")
