@@ -16,7 +16,7 @@ def test_the_list_comes_first_and_yes_acts(tmp_path):
     assert "tries of finished samples" in listed.stdout
     assert "canard-pipe clean --yes" in listed.stdout
     folders = {row["folder"]: row for row in json.loads(canard(tmp_path, "clean", "--json").stdout)}
-    assert f"{tmp_path}/work/tiny/A/copy/attempt-1" in folders
+    assert str(tmp_path.joinpath("work", "tiny", "A", "copy", "attempt-1")) in folders
     done = canard(tmp_path, "clean", "--yes")
     assert "removed" in done.stdout
     assert not any((tmp_path / folder).exists() for folder in folders)
